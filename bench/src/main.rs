@@ -1,0 +1,2 @@
+//! Load, scoring, comparisons: the measuring commands.
+fn main() {}

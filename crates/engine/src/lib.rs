@@ -1,0 +1,1 @@
+//! The embedded event store: log, segments, queries.

@@ -1,0 +1,2 @@
+//! The program: flags, config, logging, signals.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Workers, WebSocket and HTTP, metrics.

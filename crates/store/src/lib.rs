@@ -1,0 +1,18 @@
+//! The event store interface: what a relay asks of the place that keeps its events.
+//!
+//! Two stores implement it (an embedded engine and PostgreSQL). What may be stored, what replaces,
+//! deletes and vanishes what ([`rules`]) is decided here, once, as pure functions over facts that a
+//! store looks up. `testing` (feature) has a naive store and the suite that every store must pass.
+
+mod query;
+mod reader;
+pub mod rules;
+mod store;
+
+pub use query::{Budget, Completeness, CountStep, LimitPolicy, Query, QueryStep, StoredEvent};
+pub use reader::Reader;
+pub use store::{
+    Committed, CommittedEvent, CommittedFeed, CountCursor, EventStore, Hider, Key, KeyRange,
+    LocalFuture, Outcome, QueryCursor, Refusal, RemovalReason, Sequence, StoreError, StoreReader,
+    Write, WriteFuture,
+};

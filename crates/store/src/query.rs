@@ -1,0 +1,112 @@
+//! What is asked of a store, and how answers come: in steps, under a budget.
+
+use bytes::Bytes;
+use hikyaku_event::{EventId, Filter, Kind, Timestamp};
+
+use crate::{Reader, Sequence};
+
+/// How many stored events a filter may return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LimitPolicy {
+    /// For a filter without `limit`.
+    pub default: u32,
+    /// Our own cap. Where it, and not the client's `limit`, ends an answer, the answer goes on to
+    /// the end of the run of events with the same `created_at`, up to twice this number (NIP-67).
+    pub max: u32,
+}
+
+impl LimitPolicy {
+    /// No limit but the client's: for exports and the operator's own queries.
+    pub const UNLIMITED: Self = Self {
+        default: u32::MAX,
+        max: u32::MAX,
+    };
+}
+
+/// A stored query: the filters of one REQ or COUNT.
+#[derive(Debug, Clone)]
+pub struct Query {
+    /// An event is an answer if it matches any of these. Each has its own `limit`; the answer is
+    /// one newest-first sequence (ties to the lowest id) without doubles.
+    pub filters: Vec<Filter>,
+    /// Who is asking.
+    pub reader: Reader,
+    /// The limits; ignored by a count.
+    pub limits: LimitPolicy,
+    /// The current time: what has expired by then is absent (NIP-40).
+    pub now: Timestamp,
+}
+
+/// One answer of a query.
+#[derive(Debug, Clone)]
+pub struct StoredEvent {
+    /// Where it stands in the order of writing.
+    pub sequence: Sequence,
+    /// Its id.
+    pub id: EventId,
+    /// The time its author gave it.
+    pub created_at: Timestamp,
+    /// Its kind.
+    pub kind: Kind,
+    /// Its JSON, ready to send.
+    pub json: Bytes,
+}
+
+/// How much work one poll may do before it gives the thread back.
+///
+/// The unit is one event examined (a posting or a column row looked at). A store takes from it as
+/// it works; what is examined in total is also the measure of a query's cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Budget {
+    left: u32,
+}
+
+impl Budget {
+    /// Allows this many units.
+    pub const fn new(units: u32) -> Self {
+        Self { left: units }
+    }
+    /// Takes units; saturates at none left.
+    pub fn spend(&mut self, units: u32) {
+        self.left = self.left.saturating_sub(units);
+    }
+    /// Tells whether nothing is left.
+    pub const fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+    /// Returns the units left.
+    pub const fn left(&self) -> u32 {
+        self.left
+    }
+}
+
+/// Whether an answer was all there is (NIP-67). Speaks only of what the reader may read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Completeness {
+    /// Every stored event that matches was returned.
+    Finish,
+    /// There are more matching events than were returned.
+    More,
+    /// Not known (a `limit` of 0 asks nothing).
+    Unknown,
+}
+
+/// One step of a query.
+#[derive(Debug)]
+pub enum QueryStep {
+    /// The next answer.
+    Event(StoredEvent),
+    /// The budget is spent: poll again when it is this query's turn.
+    Yield,
+    /// The answer is complete.
+    End(Completeness),
+}
+
+/// One step of a count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CountStep {
+    /// The budget is spent: poll again.
+    Yield,
+    /// The number of events that match any filter, each once.
+    Done(u64),
+}

@@ -1,0 +1,232 @@
+//! The traits that a store implements, and the outcomes and errors of its operations.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_core::Stream;
+use hikyaku_event::{Event, EventId, Filter, Timestamp};
+
+use crate::{Budget, CountStep, Query, QueryStep, Reader};
+
+/// A permanent number in the order of writing, from 1. Snapshots, feeds and cursors use it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Sequence(pub u64);
+
+/// Who has hidden an event: a number that the caller chooses per purpose (a trash, a moderator).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Hider(pub u32);
+
+/// Why an event is removed for good, and whether its id may come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RemovalReason {
+    /// A newer version took its place. The id can't return while that version stands.
+    Replaced,
+    /// Its author (or a gift wrap's recipient) deleted it (NIP-09). The id can't return.
+    Deleted,
+    /// Its author (or a gift wrap's recipient) vanished (NIP-62). The id can't return.
+    Vanished,
+    /// It expired (NIP-40). The id can't return, being expired.
+    Expired,
+    /// The operator removed it. The id may return.
+    Operator,
+}
+
+/// One change to the store.
+#[derive(Debug, Clone)]
+pub enum Write {
+    /// Store an event whose id and signature are already checked.
+    Event {
+        /// The event; never of an ephemeral kind (those are refused as [`Refusal::Ephemeral`]).
+        event: Arc<Event>,
+        /// For kind 62: whether its `relay` tags mean this relay, so that it is carried out.
+        vanish: bool,
+    },
+    /// Remove an event for good.
+    Remove {
+        /// Which.
+        id: EventId,
+        /// Why.
+        reason: RemovalReason,
+    },
+    /// Hide an event: absent for every reader, until each hider has taken it back.
+    Hide {
+        /// Which.
+        id: EventId,
+        /// Who.
+        by: Hider,
+    },
+    /// Take a [`Write::Hide`] back.
+    Unhide {
+        /// Which.
+        id: EventId,
+        /// Who had hidden it.
+        by: Hider,
+    },
+}
+
+/// Why an event was not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Refusal {
+    /// It was deleted by its author or, a gift wrap, by its recipient (NIP-09).
+    Deleted,
+    /// Its author or recipient has vanished (NIP-62).
+    Vanished,
+    /// It has expired (NIP-40).
+    Expired,
+    /// Its kind is ephemeral: such events touch no store.
+    Ephemeral,
+}
+
+/// What became of one [`Write`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Stored, durable, visible, under this number.
+    Stored(Sequence),
+    /// Already there (a hidden one too).
+    Duplicate,
+    /// A newer version of the same address is stored; this one was not.
+    Superseded,
+    /// Not stored.
+    Refused(Refusal),
+    /// A removal, hiding or unhiding was carried out.
+    Done,
+    /// A removal, hiding or unhiding found no such event, or nothing to change.
+    Absent,
+}
+
+/// Why a store could not do what it was asked. What an operator reads; a client hears less.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// It may work later (no room, a lost connection): nothing was changed.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The store has stopped and must be reopened; reads may still work.
+    #[error("{0}")]
+    Stopped(String),
+    /// Stored bytes are damaged; names file, offset, expected and found.
+    #[error("{0}")]
+    Corrupt(String),
+}
+
+/// A future that stays on its thread.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+/// The answer to a write: one outcome per element, in order, all of them durable.
+pub type WriteFuture = Pin<Box<dyn Future<Output = Result<Vec<Outcome>, StoreError>> + Send>>;
+/// The stream of commits, in order, from the moment it was made. Ends when the store closes.
+pub type CommittedFeed = Pin<Box<dyn Stream<Item = Arc<Committed>> + Send>>;
+
+/// One stored event of a commit.
+#[derive(Debug, Clone)]
+pub struct CommittedEvent {
+    /// Its number.
+    pub sequence: Sequence,
+    /// The event.
+    pub event: Arc<Event>,
+}
+
+/// One commit, as live subscriptions see it.
+#[derive(Debug, Clone, Default)]
+pub struct Committed {
+    /// The events it stored, in order. One that the same commit replaced or deleted is still here.
+    pub events: Vec<CommittedEvent>,
+}
+
+/// A place that keeps events. Shared by all workers.
+pub trait EventStore: Send + Sync {
+    /// Opens a reader for one worker. Readers share nothing that needs a lock.
+    fn reader(&self) -> Box<dyn StoreReader>;
+    /// Hands changes to the writer. They are decided in order, made durable together with whatever
+    /// else waits, and visible to new queries before the future resolves.
+    fn write(&self, batch: Vec<Write>) -> WriteFuture;
+    /// Subscribes to what is committed from now on. A commit is sent after it is visible.
+    fn committed(&self) -> CommittedFeed;
+    /// Removes what has expired by `now`; resolves to how many. Readers never see expired events,
+    /// swept or not: this only frees the space.
+    fn sweep(
+        &self,
+        now: Timestamp,
+    ) -> Pin<Box<dyn Future<Output = Result<u64, StoreError>> + Send>>;
+}
+
+/// One worker's way to read. Each operation sees one consistent snapshot.
+pub trait StoreReader {
+    /// Tells for each id whether the event is stored (a hidden one counts, a removed one does not):
+    /// what a worker asks before it pays for a signature check.
+    fn contains<'a>(&'a self, ids: &'a [EventId])
+    -> LocalFuture<'a, Result<Vec<bool>, StoreError>>;
+    /// Starts a query on a snapshot taken now.
+    fn query(&self, query: Query) -> Box<dyn QueryCursor>;
+    /// Starts a count on a snapshot taken now.
+    fn count(&self, query: Query) -> Box<dyn CountCursor>;
+    /// Lists keys of one filter's matches in a range, in either direction: no payload is touched.
+    fn keys(
+        &self,
+        filter: &Filter,
+        reader: &Reader,
+        now: Timestamp,
+        range: KeyRange,
+    ) -> Box<dyn Iterator<Item = Result<Key, StoreError>> + '_>;
+}
+
+/// The storage order: newest first, ties to the lowest id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Key {
+    /// The time the author gave.
+    pub created_at: Timestamp,
+    /// The id.
+    pub id: EventId,
+}
+
+impl Ord for Key {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other
+            .created_at
+            .cmp(&self.created_at)
+            .then(self.id.cmp(&other.id))
+    }
+}
+
+impl PartialOrd for Key {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// A part of the storage order: from `from` (inclusive) to `to` (exclusive), where either may be
+/// open, read forward (newest first) or backward.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct KeyRange {
+    /// First key, inclusive; `None` is the newest.
+    pub from: Option<Key>,
+    /// End, exclusive; `None` is after the oldest.
+    pub to: Option<Key>,
+    /// Oldest first.
+    pub backward: bool,
+}
+
+/// A query under way.
+pub trait QueryCursor {
+    /// The snapshot: every commit up to and including this number is in it, and nothing after.
+    fn snapshot(&self) -> Sequence;
+    /// Takes the next step. `Pending` means waiting for I/O with the waker registered; a spent
+    /// budget is [`QueryStep::Yield`]. After `End` or an error it must not be polled again.
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &mut Budget,
+    ) -> Poll<Result<QueryStep, StoreError>>;
+}
+
+/// A count under way.
+pub trait CountCursor {
+    /// Takes the next step, as [`QueryCursor::poll_next`].
+    fn poll_count(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &mut Budget,
+    ) -> Poll<Result<CountStep, StoreError>>;
+}

@@ -1,0 +1,62 @@
+//! The only door to files: a real disk ([`RealDisk`]), and a simulated one ([`SimulatedDisk`]) that
+//! loses, tears and refuses.
+//!
+//! The promises are those of POSIX, no more: bytes are durable after `sync_data`, names after
+//! `sync_dir`. The simulated disk keeps exactly these and breaks everything else at a crash.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use bytes::Bytes;
+
+/// A shared handle to a disk.
+pub type Disk = Arc<dyn Vfs>;
+
+/// A disk: directories, names, files.
+pub trait Vfs: Send + Sync + fmt::Debug {
+    /// Creates a directory and its parents; fine if it is there.
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
+    /// Creates a file for reading and writing; an error if it exists.
+    fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>>;
+    /// Opens an existing file for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
+    /// Maps a whole file that will never change again, read-only. The file may be removed (not
+    /// truncated) while mapped. Slices of the returned buffer share the mapping.
+    fn map(&self, path: &Path) -> io::Result<Bytes>;
+    /// Renames atomically, replacing the target. Durable after [`Vfs::sync_dir`].
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Lists the names of the files (not directories) in a directory, sorted.
+    fn list(&self, dir: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Tells whether a file exists.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+    /// Makes creations, renames and removals in a directory durable.
+    fn sync_dir(&self, dir: &Path) -> io::Result<()>;
+    /// Takes an exclusive lock on a file (created if missing), held until dropped or the process
+    /// dies. `WouldBlock` if another holds it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
+}
+
+/// An exclusive lock, released when dropped.
+pub trait Lock: Send + Sync {}
+
+/// An open file. Positions are explicit; there is no cursor.
+pub trait File: Send {
+    /// Reads exactly `buffer.len()` bytes at `offset`; `UnexpectedEof` if there are fewer.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+    /// Writes all bytes at `offset`, growing the file if need be.
+    fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Makes what was written durable, and the length.
+    fn sync_data(&mut self) -> io::Result<()>;
+    /// Cuts or grows (with zeros) the file.
+    fn set_len(&mut self, len: u64) -> io::Result<()>;
+    /// Returns the length in bytes.
+    fn len(&self) -> io::Result<u64>;
+    /// Makes sure that the blocks of `offset..offset + len` exist, written as zeros, so that a later
+    /// write there can't run out of space. Grows the file.
+    fn allocate(&mut self, offset: u64, len: u64) -> io::Result<()>;
+}

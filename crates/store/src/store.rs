@@ -139,9 +139,11 @@ pub struct Committed {
 pub trait EventStore: Send + Sync {
     /// Opens a reader for one worker. Readers share nothing that needs a lock.
     fn reader(&self) -> Box<dyn StoreReader>;
-    /// Hands changes to the writer. They are decided in order, made durable together with whatever
-    /// else waits, and visible to new queries before the future resolves.
-    fn write(&self, batch: Vec<Write>) -> WriteFuture;
+    /// Hands changes to the writer. They are decided in order as of `now` (an event that has expired
+    /// by then is refused), made durable together with whatever else waits, and visible to new
+    /// queries before the future resolves. A later element sees what an earlier one did. They are
+    /// handed over by the call itself: dropping the future does not take them back.
+    fn write(&self, batch: Vec<Write>, now: Timestamp) -> WriteFuture;
     /// Subscribes to what is committed from now on. A commit is sent after it is visible.
     fn committed(&self) -> CommittedFeed;
     /// Removes what has expired by `now`; resolves to how many. Readers never see expired events,

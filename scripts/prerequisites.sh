@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Makes sure that what building and testing need is there: Rust, a C compiler (libsecp256k1), and
+# whatever is named on the command line (command:package, e.g. node:nodejs). Missing Debian packages
+# are installed where that needs no password; otherwise this says what to install.
+set -euo pipefail
+
+if ! command -v cargo >/dev/null; then
+  echo "Rust is missing: install it from https://rustup.rs (the version is in Cargo.toml, rust-version)." >&2
+  exit 1
+fi
+
+missing=()
+for need in cc:gcc "$@"; do
+  command -v "${need%%:*}" >/dev/null || missing+=("${need#*:}")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if ! command -v apt-get >/dev/null; then
+  echo "Missing: ${missing[*]} (names of Debian packages). Please install them and run this again." >&2
+  exit 1
+fi
+if [ "$(id -u)" -eq 0 ]; then
+  as_root=()
+elif sudo -n true 2>/dev/null; then
+  as_root=(sudo -n)
+else
+  echo "Missing packages. As root, run: apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+echo "Installing: ${missing[*]}"
+"${as_root[@]}" apt-get update -qq
+DEBIAN_FRONTEND=noninteractive "${as_root[@]}" apt-get install -y -qq --no-install-recommends "${missing[@]}"

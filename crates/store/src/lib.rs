@@ -8,8 +8,12 @@ mod query;
 mod reader;
 pub mod rules;
 mod store;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
-pub use query::{Budget, Completeness, CountStep, LimitPolicy, Query, QueryStep, StoredEvent};
+pub use query::{
+    Allowance, Budget, Completeness, CountStep, LimitPolicy, Query, QueryStep, StoredEvent,
+};
 pub use reader::Reader;
 pub use store::{
     Committed, CommittedEvent, CommittedFeed, CountCursor, EventStore, Hider, Key, KeyRange,

@@ -8,10 +8,11 @@ use crate::{Reader, Sequence};
 /// How many stored events a filter may return.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LimitPolicy {
-    /// For a filter without `limit`.
+    /// For a filter without `limit`; at most `max` counts.
     pub default: u32,
-    /// Our own cap. Where it, and not the client's `limit`, ends an answer, the answer goes on to
-    /// the end of the run of events with the same `created_at`, up to twice this number (NIP-67).
+    /// Our own cap. Where one of ours, and not the client's `limit`, ends an answer, the answer goes
+    /// on to the end of the run of events with the same `created_at`, up to twice our number and
+    /// never beyond the client's (NIP-67).
     pub max: u32,
 }
 
@@ -21,13 +22,52 @@ impl LimitPolicy {
         default: u32::MAX,
         max: u32::MAX,
     };
+
+    /// Returns what a filter with this `limit` (or none) may have.
+    pub fn allowance(&self, limit: Option<u64>) -> Allowance {
+        let (default, max) = (u64::from(self.default), u64::from(self.max));
+        match limit {
+            Some(limit) if limit <= max => Allowance {
+                enough: limit,
+                most: limit,
+            },
+            Some(limit) => Allowance {
+                enough: max,
+                most: limit.min(2 * max),
+            },
+            None => Allowance {
+                enough: default.min(max),
+                most: 2 * default.min(max),
+            },
+        }
+    }
+}
+
+/// How many answers one filter may have (NIP-67): `enough` and then what is left of the run of equal
+/// `created_at`, but never more than `most`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// From this many on, only the run of the last answer goes on. 0 asks for nothing.
+    pub enough: u64,
+    /// Never more than this; not less than `enough`.
+    pub most: u64,
+}
+
+impl Allowance {
+    /// Tells whether one more answer is allowed after `taken`. `same_time`: it has the `created_at`
+    /// of the last one taken.
+    pub const fn admits(&self, taken: u64, same_time: bool) -> bool {
+        taken < self.enough || (taken > 0 && taken < self.most && same_time)
+    }
 }
 
 /// A stored query: the filters of one REQ or COUNT.
 #[derive(Debug, Clone)]
 pub struct Query {
-    /// An event is an answer if it matches any of these. Each has its own `limit`; the answer is
-    /// one newest-first sequence (ties to the lowest id) without doubles.
+    /// An event is an answer if it is among the first of any of these, as many as that filter's own
+    /// [`Allowance`] admits of what the reader may see; one that several filters match uses up each
+    /// one's allowance. The answer is one newest-first sequence (ties to the lowest id) without
+    /// doubles. No filters: nothing matches.
     pub filters: Vec<Filter>,
     /// Who is asking.
     pub reader: Reader,
@@ -80,14 +120,20 @@ impl Budget {
     }
 }
 
-/// Whether an answer was all there is (NIP-67). Speaks only of what the reader may read.
+/// Whether an answer was all there is (NIP-67). Speaks only of what the reader may see: what is
+/// hidden, expired or private to others plays no part.
+///
+/// It is exact. Filters that ask for something decide between `More` and `Finish`; a filter with
+/// a `limit` of 0 says nothing about what it left out, so with one `Finish` becomes `Unknown`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Completeness {
-    /// Every stored event that matches was returned.
+    /// Every stored event that matches any filter was returned.
     Finish,
-    /// There are more matching events than were returned.
+    /// There is an event that matches a filter which asked for something, and it was not returned
+    /// (for another filter neither).
     More,
-    /// Not known (a `limit` of 0 asks nothing).
+    /// Not known: a filter asked for nothing (a `limit` of 0), and the others for no more than was
+    /// returned.
     Unknown,
 }
 

@@ -21,11 +21,16 @@ pub struct Sequence(pub u64);
 pub struct Hider(pub u32);
 
 /// Why an event is removed for good, and whether its id may come back.
+///
+/// The reason is for the record. What keeps an id away is not the removal but what stands behind
+/// it (the newer version, the deletion, the request to vanish, the expiry), as [`crate::rules`]
+/// decides it afresh when the event is sent again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RemovalReason {
     /// A newer version took its place. The id can't return while that version stands.
     Replaced,
-    /// Its author (or a gift wrap's recipient) deleted it (NIP-09). The id can't return.
+    /// Its author (or a gift wrap's recipient) deleted it (NIP-09). The id can't return while the
+    /// deletion stands.
     Deleted,
     /// Its author (or a gift wrap's recipient) vanished (NIP-62). The id can't return.
     Vanished,
@@ -45,14 +50,16 @@ pub enum Write {
         /// For kind 62: whether its `relay` tags mean this relay, so that it is carried out.
         vanish: bool,
     },
-    /// Remove an event for good.
+    /// Remove an event for good, hidden or not, of any kind. Its hidings go with it: should it
+    /// return, it is visible. A kind 5 or 62 so removed has lost its force.
     Remove {
         /// Which.
         id: EventId,
         /// Why.
         reason: RemovalReason,
     },
-    /// Hide an event: absent for every reader, until each hider has taken it back.
+    /// Hide an event: absent for every reader, the operator included, until each hider has taken it
+    /// back. It stays stored: it is a duplicate, a newest version, a deletion in force as before.
     Hide {
         /// Which.
         id: EventId,
@@ -84,7 +91,8 @@ pub enum Refusal {
 /// What became of one [`Write`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Stored, durable, visible, under this number.
+    /// Stored, durable, visible, under this number: greater than every one given before. (A later
+    /// element of the same batch may already have removed it again.)
     Stored(Sequence),
     /// Already there (a hidden one too).
     Duplicate,
@@ -94,7 +102,8 @@ pub enum Outcome {
     Refused(Refusal),
     /// A removal, hiding or unhiding was carried out.
     Done,
-    /// A removal, hiding or unhiding found no such event, or nothing to change.
+    /// A removal, hiding or unhiding found no such event, or nothing to change (hidden by this hider
+    /// already, or not hidden by it).
     Absent,
 }
 
@@ -128,7 +137,7 @@ pub struct CommittedEvent {
     pub event: Arc<Event>,
 }
 
-/// One commit, as live subscriptions see it.
+/// One commit, as live subscriptions see it. Only stored events: removals and hidings are not told.
 #[derive(Debug, Clone, Default)]
 pub struct Committed {
     /// The events it stored, in order. One that the same commit replaced or deleted is still here.
@@ -144,10 +153,12 @@ pub trait EventStore: Send + Sync {
     /// queries before the future resolves. A later element sees what an earlier one did. They are
     /// handed over by the call itself: dropping the future does not take them back.
     fn write(&self, batch: Vec<Write>, now: Timestamp) -> WriteFuture;
-    /// Subscribes to what is committed from now on. A commit is sent after it is visible.
+    /// Subscribes to what is committed from now on. A commit is sent after it is visible: with a
+    /// feed taken before a query, what is after the query's snapshot comes on the feed.
     fn committed(&self) -> CommittedFeed;
-    /// Removes what has expired by `now`; resolves to how many. Readers never see expired events,
-    /// swept or not: this only frees the space.
+    /// Removes what has expired by `now`, hidden or not, as [`crate::rules::may_sweep`] has it;
+    /// resolves to how many. Readers never see expired events, swept or not: this only frees the
+    /// space.
     fn sweep(
         &self,
         now: Timestamp,
@@ -156,15 +167,19 @@ pub trait EventStore: Send + Sync {
 
 /// One worker's way to read. Each operation sees one consistent snapshot.
 pub trait StoreReader {
-    /// Tells for each id whether the event is stored (a hidden one counts, a removed one does not):
-    /// what a worker asks before it pays for a signature check.
+    /// Tells for each id whether the event is stored (a hidden one counts, and an expired one until
+    /// it is swept; a removed one does not): what a worker asks before it pays for a signature
+    /// check.
     fn contains<'a>(&'a self, ids: &'a [EventId])
     -> LocalFuture<'a, Result<Vec<bool>, StoreError>>;
-    /// Starts a query on a snapshot taken now.
+    /// Starts a query on a snapshot taken now. Nothing stored later is in it; what is removed or
+    /// hidden while it runs may still be answered or not.
     fn query(&self, query: Query) -> Box<dyn QueryCursor>;
-    /// Starts a count on a snapshot taken now.
+    /// Starts a count on a snapshot taken now: of every event a query without any limit would
+    /// answer. Each filter's `limit` is ignored, 0 too.
     fn count(&self, query: Query) -> Box<dyn CountCursor>;
-    /// Lists keys of one filter's matches in a range, in either direction: no payload is touched.
+    /// Lists keys of one filter's matches in a range, in either direction, of what the reader may
+    /// see at `now`. The filter's `limit` is ignored: take as many as needed.
     fn keys(
         &self,
         filter: &Filter,
@@ -206,7 +221,7 @@ pub struct KeyRange {
     pub from: Option<Key>,
     /// End, exclusive; `None` is after the oldest.
     pub to: Option<Key>,
-    /// Oldest first.
+    /// The same keys, oldest first.
     pub backward: bool,
 }
 
@@ -215,7 +230,7 @@ pub trait QueryCursor {
     /// The snapshot: every commit up to and including this number is in it, and nothing after.
     fn snapshot(&self) -> Sequence;
     /// Takes the next step. `Pending` means waiting for I/O with the waker registered; a spent
-    /// budget is [`QueryStep::Yield`]. After `End` or an error it must not be polled again.
+    /// budget is [`QueryStep::Yield`], and with one unit or more there is progress. After `End` or an error it must not be polled again.
     fn poll_next(
         &mut self,
         cx: &mut Context<'_>,

@@ -36,7 +36,7 @@ pub enum Action {
         /// What to count.
         query: Query,
     },
-    /// Remove the subscription from the live index and drop its cursor.
+    /// Drop the cursor and, of a subscription, the filters in the live index.
     Cancel {
         /// Which.
         key: SubscriptionKey,

@@ -6,11 +6,15 @@
 //! the relay says about itself (NIP-11).
 
 mod action;
+mod admission;
+mod authentication;
 mod config;
+mod entitlement;
 mod information;
 mod live_index;
 mod message;
 mod session;
+mod subscription;
 mod urls;
 
 pub use action::{Action, Publication, SubscriptionKey};

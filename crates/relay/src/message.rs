@@ -1,8 +1,9 @@
 //! What a relay says: the bytes of OK, EVENT, EOSE, CLOSED, COUNT, AUTH and NOTICE.
 
 use bytes::Bytes;
-use hikyaku_event::EventId;
-use hikyaku_store::{Outcome, StoreError};
+use hikyaku_event::{EventId, SubscriptionId};
+use hikyaku_store::{Completeness, Outcome, Refusal, StoreError};
+use serde_json::Value;
 
 /// One text message to a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,6 +39,99 @@ pub enum PublishOutcome<'a> {
 
 /// Makes the OK that answers an EVENT.
 pub fn ok(id: &EventId, outcome: PublishOutcome<'_>) -> Message {
-    let _ = (id, outcome);
-    unimplemented!()
+    let (accepted, text) = verdict(outcome);
+    // Neither the id nor the texts hold anything to escape.
+    Message::Text(format!(r#"["OK","{id}",{accepted},"{text}"]"#).into())
+}
+
+/// Returns whether an event is accepted, and the reason with its machine-readable prefix.
+fn verdict(outcome: PublishOutcome<'_>) -> (bool, &'static str) {
+    match outcome {
+        PublishOutcome::Written(Outcome::Stored(_))
+        | PublishOutcome::Delivered { listeners: 1.. } => (true, ""),
+        PublishOutcome::Written(Outcome::Duplicate) => (true, "duplicate: already have this event"),
+        PublishOutcome::Written(Outcome::Superseded) => (
+            true,
+            "duplicate: already have a newer version of this event",
+        ),
+        PublishOutcome::Written(Outcome::Refused(refusal)) => (false, refused(refusal)),
+        PublishOutcome::Written(Outcome::Done | Outcome::Absent) => {
+            (false, "error: the event was not stored")
+        }
+        PublishOutcome::WrongSignature => (false, "invalid: the signature is not valid"),
+        PublishOutcome::Delivered { listeners: 0 } => (
+            false,
+            "mute: no one was listening to this ephemeral event, so it was dropped",
+        ),
+        PublishOutcome::Failed(error) => (false, failed(error)),
+    }
+}
+
+fn refused(refusal: Refusal) -> &'static str {
+    match refusal {
+        Refusal::Deleted => "blocked: this event was deleted and can not be published again",
+        Refusal::Vanished => "blocked: its author or recipient has asked to vanish from this relay",
+        Refusal::Expired => "invalid: the event has expired",
+        Refusal::Ephemeral => "invalid: events of this kind are not stored",
+    }
+}
+
+/// Returns what a client is told of a store's failure; the operator reads the error itself.
+fn failed(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Unavailable(_) => {
+            "error: the relay can not reach or extend its storage now, try again later"
+        }
+        StoreError::Stopped(_) => "error: the relay takes no new events until it is restarted",
+        StoreError::Corrupt(_) => "error: a part of the relay's storage is damaged",
+    }
+}
+
+/// Makes an OK for an event that may not even have a proper id: `id` is whatever the client wrote.
+pub(crate) fn ok_text(id: &str, accepted: bool, text: &str) -> Message {
+    Message::Text(format!(r#"["OK",{},{accepted},{}]"#, quote(id), quote(text)).into())
+}
+
+/// Makes the NOTICE for what can be answered by nothing else.
+pub(crate) fn notice(text: &str) -> Message {
+    Message::Text(format!(r#"["NOTICE",{}]"#, quote(text)).into())
+}
+
+/// Makes the AUTH that hands out the challenge (NIP-42).
+pub(crate) fn auth(challenge: &str) -> Message {
+    Message::Text(format!(r#"["AUTH",{}]"#, quote(challenge)).into())
+}
+
+/// Makes the CLOSED that ends or refuses a subscription or count.
+pub(crate) fn closed(id: &SubscriptionId, text: &str) -> Message {
+    Message::Text(format!(r#"["CLOSED",{},{}]"#, quote(id.as_str()), quote(text)).into())
+}
+
+/// Makes the CLOSED for what the store could not answer.
+pub(crate) fn closed_by(id: &SubscriptionId, error: &StoreError) -> Message {
+    closed(id, failed(error))
+}
+
+/// Makes the EOSE, with NIP-67's hint where something is known.
+pub(crate) fn eose(id: &SubscriptionId, completeness: Completeness) -> Message {
+    let hint = match completeness {
+        Completeness::Finish => r#",["finish"]"#,
+        Completeness::More => r#",["more"]"#,
+        Completeness::Unknown => "",
+    };
+    Message::Text(format!(r#"["EOSE",{}{hint}]"#, quote(id.as_str())).into())
+}
+
+/// Makes the COUNT that answers a COUNT (NIP-45).
+pub(crate) fn count(id: &SubscriptionId, count: u64) -> Message {
+    Message::Text(format!(r#"["COUNT",{},{{"count":{count}}}]"#, quote(id.as_str())).into())
+}
+
+/// Makes the header of every event of a subscription.
+pub(crate) fn event_header(id: &SubscriptionId) -> Bytes {
+    format!(r#"["EVENT",{},"#, quote(id.as_str())).into()
+}
+
+fn quote(text: &str) -> String {
+    Value::from(text).to_string()
 }

@@ -1,0 +1,104 @@
+//! One subscription: from REQ over the stored answer to the live part, each event once.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hikyaku_event::{Event, SubscriptionId};
+use hikyaku_store::Sequence;
+
+use crate::{Message, SubscriptionKey, message};
+
+/// An open REQ.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    pub(crate) key: SubscriptionKey,
+    pub(crate) id: SubscriptionId,
+    header: Bytes,
+    /// Up to here the stored answer has everything; unknown until the query has started.
+    snapshot: Option<Sequence>,
+    /// What waits for EOSE; `None` once that is sent.
+    waiting: Option<Vec<Waiting>>,
+}
+
+/// A new event that came before EOSE.
+#[derive(Debug)]
+struct Waiting {
+    /// `None` for an ephemeral event, which no snapshot has.
+    sequence: Option<Sequence>,
+    event: Arc<Event>,
+}
+
+/// What becomes of a new event.
+#[derive(Debug)]
+pub(crate) enum Offer {
+    /// The client gets it now.
+    Send(Message),
+    /// It waits for EOSE.
+    Wait,
+    /// The stored answer has it.
+    Known,
+    /// Too many wait already.
+    Overflow,
+}
+
+impl Subscription {
+    pub(crate) fn new(key: SubscriptionKey, id: SubscriptionId) -> Self {
+        let header = message::event_header(&id);
+        Self {
+            key,
+            id,
+            header,
+            snapshot: None,
+            waiting: Some(Vec::new()),
+        }
+    }
+
+    /// Learns the query's snapshot, and lets go what waited and is in it.
+    pub(crate) fn start(&mut self, snapshot: Sequence) {
+        self.snapshot = Some(snapshot);
+        if let Some(waiting) = &mut self.waiting {
+            waiting.retain(|new| !is_in(snapshot, new.sequence));
+        }
+    }
+
+    /// Takes a new event, in the order of publication.
+    pub(crate) fn offer(
+        &mut self,
+        sequence: Option<Sequence>,
+        event: &Arc<Event>,
+        waiting_max: usize,
+    ) -> Offer {
+        if self
+            .snapshot
+            .is_some_and(|snapshot| is_in(snapshot, sequence))
+        {
+            return Offer::Known;
+        }
+        let Some(waiting) = &mut self.waiting else {
+            return Offer::Send(self.event(event.json()));
+        };
+        if waiting.len() >= waiting_max {
+            return Offer::Overflow;
+        }
+        let event = Arc::clone(event);
+        waiting.push(Waiting { sequence, event });
+        Offer::Wait
+    }
+
+    /// Goes live: returns what has waited; `None` if it is live already.
+    pub(crate) fn end_stored(&mut self) -> Option<impl Iterator<Item = Arc<Event>> + use<>> {
+        Some(self.waiting.take()?.into_iter().map(|new| new.event))
+    }
+
+    /// Makes the message that brings an event.
+    pub(crate) fn event(&self, json: &Bytes) -> Message {
+        Message::Event {
+            header: self.header.clone(),
+            json: json.clone(),
+        }
+    }
+}
+
+fn is_in(snapshot: Sequence, sequence: Option<Sequence>) -> bool {
+    sequence.is_some_and(|sequence| sequence <= snapshot)
+}

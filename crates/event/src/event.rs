@@ -1,10 +1,16 @@
-//! Events: parsing from the wire, identity, signature, and the questions the rules ask of them.
+//! Events: parsing from the wire, identity, and the questions the rules ask of them.
 
 use std::borrow::Cow;
 
 use bytes::Bytes;
+use sha2::{Digest, Sha256};
 
-use crate::{EventId, Kind, PublicKey, Signature, Timestamp};
+use crate::{
+    Address, EventId, Kind, KindClass, PublicKey, Signature, Tag, Timestamp,
+    escape::Controls,
+    json::{Fault, Scanner},
+    scan::{Layout, ScannedEvent, scan_event},
+};
 
 /// Why bytes are not an acceptable event. The text is fit for a client, after `invalid: `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -20,6 +26,12 @@ pub enum EventError {
     WrongSignature,
 }
 
+impl From<Fault> for EventError {
+    fn from(fault: Fault) -> Self {
+        Self::Malformed(fault.to_string())
+    }
+}
+
 /// One signed event, parsed once and then shared.
 ///
 /// It keeps the JSON that is stored and sent: what came in, or, where that held anything but the
@@ -33,150 +45,209 @@ pub struct Event {
     created_at: Timestamp,
     kind: Kind,
     sig: Signature,
-    // private representation (tag spans, ...) goes here
-}
-
-/// One tag of an event.
-#[derive(Debug, Clone, Copy)]
-pub struct Tag<'a> {
-    event: &'a Event,
-    // private representation goes here
-}
-
-impl<'a> Tag<'a> {
-    /// Returns the `index`-th string of the tag, unescaped: 0 is the name, 1 the value.
-    pub fn get(&self, index: usize) -> Option<Cow<'a, str>> {
-        let _ = (index, self.event);
-        unimplemented!()
-    }
-    /// Returns the tag's name; an empty tag has an empty name.
-    pub fn name(&self) -> Cow<'a, str> {
-        self.get(0).unwrap_or_default()
-    }
-    /// Returns the tag's value, if it has one.
-    pub fn value(&self) -> Option<Cow<'a, str>> {
-        self.get(1)
-    }
-    /// Returns the name if it is one ASCII letter: the tags that filters can ask for.
-    pub fn letter(&self) -> Option<u8> {
-        unimplemented!()
-    }
-}
-
-/// The address of a replaceable or addressable event: kind, author, and `d` (empty where the kind
-/// has none).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Address {
-    /// The kind.
-    pub kind: Kind,
-    /// The author.
-    pub pubkey: PublicKey,
-    /// The value of the `d` tag; empty if missing, and for replaceable kinds.
-    pub d: String,
-}
-
-impl Address {
-    /// Parses `kind:pubkey:d` as an `a` tag has it. `None` for anything else, and for kinds that
-    /// are neither replaceable nor addressable; for a replaceable kind `d` must be empty (a trailing
-    /// colon may be missing).
-    pub fn parse(text: &str) -> Option<Self> {
-        let _ = text;
-        unimplemented!()
-    }
-}
-
-/// Checks signatures; keep one per thread.
-#[derive(Debug, Default)]
-pub struct Verifier {}
-
-impl Verifier {
-    /// Creates a verifier.
-    pub fn new() -> Self {
-        Self::default()
-    }
-    /// Checks the event's BIP-340 signature over its id. Does not check the id itself.
-    pub fn verify(&mut self, event: &Event) -> Result<(), EventError> {
-        let _ = event;
-        unimplemented!()
-    }
+    layout: Layout,
 }
 
 impl Event {
     /// Parses an event from the wire: shape, types, UTF-8, no lone surrogates, integers only.
-    /// Checks neither id nor signature; see [`Event::verify_id`] and [`Verifier`].
+    /// Checks neither id nor signature; see [`Event::verify_id`] and [`crate::Verifier`].
+    ///
+    /// Keys may come in any order, and unknown keys with any value are allowed (and dropped); none
+    /// of the seven fields may come twice.
     pub fn parse(json: &[u8]) -> Result<Self, EventError> {
-        let _ = json;
-        unimplemented!()
+        let mut scanner = Scanner::new(json)?;
+        let scanned = scan_event(&mut scanner)?;
+        scanner.end()?;
+        Self::from_scanned(scanned)
     }
+
     /// Parses an event's JSON that this crate has produced before ([`Event::json`]), without a copy.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "it is kept, by way of a slice of it"
+    )]
     pub fn from_stored(json: Bytes) -> Result<Self, EventError> {
-        let _ = json;
-        unimplemented!()
+        let mut scanner = Scanner::new(&json)?;
+        let scanned = scan_event(&mut scanner)?;
+        scanner.end()?;
+        if !scanned.compact {
+            return Self::from_scanned(scanned);
+        }
+        let object = json.slice_ref(scanned.json);
+        Ok(Self::assemble(scanned, object))
     }
+
+    /// Makes an event of a scanned object: with a copy of it if it is compact, else rewritten.
+    pub(crate) fn from_scanned(scanned: ScannedEvent<'_>) -> Result<Self, EventError> {
+        if scanned.compact {
+            let json = Bytes::copy_from_slice(scanned.json);
+            return Ok(Self::assemble(scanned, json));
+        }
+        let json = Bytes::from(scanned.rewrite());
+        let rewritten = scan_event(&mut Scanner::trusted(&json))?;
+        Ok(Self::assemble(rewritten, json.clone()))
+    }
+
+    fn assemble(scanned: ScannedEvent<'_>, json: Bytes) -> Self {
+        Self {
+            json,
+            id: scanned.id,
+            pubkey: scanned.pubkey,
+            created_at: scanned.created_at,
+            kind: scanned.kind,
+            sig: scanned.sig,
+            layout: scanned.layout,
+        }
+    }
+
     /// Checks that the id is the hash of the event (NIP-01).
+    ///
+    /// NIP-01 names seven escapes and has every other character verbatim; but JSON can't hold
+    /// control characters verbatim, and most clients hash what their JSON library writes, which is
+    /// `\u00xx`. An id of either form is right. No two events share a serialisation because of it:
+    /// a backslash of the text itself is always doubled.
     pub fn verify_id(&self) -> Result<(), EventError> {
-        unimplemented!()
+        let id = if self.layout.is_canonical() {
+            self.hash_as_it_stands()
+        } else {
+            self.hash_rewritten(Controls::Escaped)
+        };
+        let matches = id == self.id
+            || !self.layout.is_canonical() && self.hash_rewritten(Controls::Verbatim) == self.id;
+        if matches {
+            Ok(())
+        } else {
+            Err(EventError::WrongId)
+        }
     }
+
+    /// Hashes the raw tags and content, which are canonical already.
+    fn hash_as_it_stands(&self) -> EventId {
+        let mut hasher = Sha256::new();
+        hasher.update(self.serialisation_head());
+        hasher.update(self.layout.raw_tags(&self.json));
+        hasher.update(b",\"");
+        hasher.update(self.layout.raw_content(&self.json).raw);
+        hasher.update(b"\"]");
+        EventId::new(hasher.finalize().into())
+    }
+
+    fn hash_rewritten(&self, controls: Controls) -> EventId {
+        let mut text = self.serialisation_head();
+        self.layout.write_tags(&mut text, &self.json, controls);
+        text.push(b',');
+        self.layout.write_content(&mut text, &self.json, controls);
+        text.push(b']');
+        EventId::new(Sha256::digest(&text).into())
+    }
+
+    fn serialisation_head(&self) -> Vec<u8> {
+        format!(
+            "[0,\"{}\",{},{},",
+            self.pubkey, self.created_at, self.kind.0
+        )
+        .into_bytes()
+    }
+
     /// Returns the JSON to store and to send.
     pub fn json(&self) -> &Bytes {
         &self.json
     }
+
     /// Returns the id.
     pub fn id(&self) -> EventId {
         self.id
     }
+
     /// Returns the author.
     pub fn pubkey(&self) -> PublicKey {
         self.pubkey
     }
+
     /// Returns the time its author gave it.
     pub fn created_at(&self) -> Timestamp {
         self.created_at
     }
+
     /// Returns the kind.
     pub fn kind(&self) -> Kind {
         self.kind
     }
+
     /// Returns the signature.
     pub fn sig(&self) -> Signature {
         self.sig
     }
+
     /// Returns the content, unescaped.
     pub fn content(&self) -> Cow<'_, str> {
-        unimplemented!()
+        self.layout.raw_content(&self.json).text()
     }
+
     /// Returns the tags in order.
     pub fn tags(&self) -> impl Iterator<Item = Tag<'_>> {
-        std::iter::empty()
+        let starts = self.layout.tag_starts.iter();
+        starts.map(|&start| Tag::new(&self.json, start))
     }
+
     /// Returns the values of the tags with this single-letter name, in order, doubles included.
     pub fn tag_values(&self, letter: u8) -> impl Iterator<Item = Cow<'_, str>> {
         self.tags()
             .filter(move |tag| tag.letter() == Some(letter))
             .filter_map(|tag| tag.value())
     }
+
     /// Returns all (letter, value) pairs that filters can ask for, in order, doubles included.
     pub fn indexed_tags(&self) -> impl Iterator<Item = (u8, Cow<'_, str>)> {
         self.tags()
             .filter_map(|tag| Some((tag.letter()?, tag.value()?)))
     }
+
     /// Returns the address, if the kind is replaceable or addressable.
     pub fn address(&self) -> Option<Address> {
-        unimplemented!()
+        let d = match self.kind.class() {
+            KindClass::Replaceable => String::new(),
+            KindClass::Addressable => {
+                let mut tags = self.tags();
+                let d = tags.find(|tag| tag.letter() == Some(b'd'));
+                d.and_then(|tag| tag.value())
+                    .unwrap_or_default()
+                    .into_owned()
+            }
+            KindClass::Regular | KindClass::Ephemeral => return None,
+        };
+        Some(Address {
+            kind: self.kind,
+            pubkey: self.pubkey,
+            d,
+        })
     }
-    /// Returns when the event expires (NIP-40), if it says so in a well-formed `expiration` tag.
-    /// It is absent from that second on.
+
+    /// Returns when the event expires (NIP-40), if it says so in a well-formed `expiration` tag
+    /// (decimal digits); the first such tag counts. It is absent from that second on.
     pub fn expires_at(&self) -> Option<Timestamp> {
-        unimplemented!()
+        self.tags()
+            .filter(|tag| tag.is_named("expiration"))
+            .find_map(|tag| {
+                let value = tag.value()?;
+                let digits = value.bytes().all(|byte| byte.is_ascii_digit());
+                // `parse` alone would take a leading plus sign.
+                digits.then(|| value.parse().ok()).flatten()
+            })
     }
+
     /// Tells whether the event has NIP-70's `-` tag.
     pub fn is_protected(&self) -> bool {
-        unimplemented!()
+        self.tags().any(|tag| tag.is_named("-"))
     }
+
     /// Tells whether `key` is one of the parties of an event of a private kind: the p-tagged, and
     /// for kind 4 the author.
     pub fn is_party(&self, key: &PublicKey) -> bool {
-        let _ = key;
-        unimplemented!()
+        self.kind == Kind::DIRECT_MESSAGE && self.pubkey == *key || {
+            let hex = key.to_hex();
+            self.tags()
+                .any(|tag| tag.letter() == Some(b'p') && tag.value_is(hex.as_bytes()))
+        }
     }
 }

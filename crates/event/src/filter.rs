@@ -1,11 +1,6 @@
-//! Filters: parsing, and matching against an event (NIP-01).
+//! Filters: what they are, and matching them against an event (NIP-01).
 
-use crate::{Event, EventId, Kind, PublicKey, Timestamp};
-
-/// Why JSON is not an acceptable filter. The text is fit for a client, after `invalid: `.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct FilterError(pub String);
+use crate::{Event, EventId, Kind, PublicKey, Timestamp, escape::RawString};
 
 /// The values one tag name may have: an event matches if one of its tags of that name has one of
 /// them.
@@ -38,23 +33,68 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Parses a filter object. Unknown keys are ignored; malformed values of known keys are errors.
-    pub fn parse(json: &[u8]) -> Result<Self, FilterError> {
-        let _ = json;
-        unimplemented!()
-    }
-    /// Writes the filter as JSON.
-    pub fn to_json(&self) -> String {
-        unimplemented!()
-    }
     /// Tells whether the event matches; `limit` is ignored. Reading rights and expiry are not this
     /// function's concern.
     pub fn matches(&self, event: &Event) -> bool {
-        let _ = event;
-        unimplemented!()
+        self.since.is_none_or(|since| since <= event.created_at())
+            && self.until.is_none_or(|until| event.created_at() <= until)
+            && has(self.kinds.as_deref(), &event.kind())
+            && has(self.authors.as_deref(), &event.pubkey())
+            && has(self.ids.as_deref(), &event.id())
+            && self.tags.iter().all(|condition| condition.matches(event))
     }
+
     /// Tells whether no event can match: an empty list, or `since` after `until`.
     pub fn matches_nothing(&self) -> bool {
-        unimplemented!()
+        self.ids.as_ref().is_some_and(Vec::is_empty)
+            || self.authors.as_ref().is_some_and(Vec::is_empty)
+            || self.kinds.as_ref().is_some_and(Vec::is_empty)
+            || self
+                .tags
+                .iter()
+                .any(|condition| condition.values.is_empty())
+            || self
+                .since
+                .zip(self.until)
+                .is_some_and(|(since, until)| since > until)
     }
+
+    /// Brings a filter that was put together by hand into the order its fields promise: sorted, no
+    /// doubles. Conditions on the same letter stay an AND and are kept apart.
+    #[must_use]
+    pub fn sorted(mut self) -> Self {
+        self.ids.as_mut().map(sort);
+        self.authors.as_mut().map(sort);
+        self.kinds.as_mut().map(sort);
+        self.tags.sort_by_key(|condition| condition.letter);
+        for condition in &mut self.tags {
+            sort(&mut condition.values);
+        }
+        self
+    }
+}
+
+impl TagCondition {
+    fn matches(&self, event: &Event) -> bool {
+        event.tags().any(|tag| {
+            tag.letter() == Some(self.letter)
+                && tag.raw_value().is_some_and(|value| self.has_value(value))
+        })
+    }
+
+    fn has_value(&self, value: RawString<'_>) -> bool {
+        let value = value.bytes();
+        self.values
+            .binary_search_by(|probe| probe.as_bytes().cmp(&value))
+            .is_ok()
+    }
+}
+
+fn has<T: Ord>(list: Option<&[T]>, value: &T) -> bool {
+    list.is_none_or(|list| list.binary_search(value).is_ok())
+}
+
+pub(crate) fn sort<T: Ord>(list: &mut Vec<T>) {
+    list.sort_unstable();
+    list.dedup();
 }

@@ -10,6 +10,15 @@ pub struct HexError {
     pub expected: usize,
 }
 
+/// Decodes exactly `2 * N` lower-case hex digits.
+pub(crate) fn decode_hex<const N: usize>(hex: &[u8]) -> Option<[u8; N]> {
+    let mut bytes = [0; N];
+    let decoded = hex.len() == 2 * N
+        && !hex.iter().any(u8::is_ascii_uppercase)
+        && faster_hex::hex_decode(hex, &mut bytes).is_ok();
+    decoded.then_some(bytes)
+}
+
 macro_rules! fixed_bytes {
     ($(#[$doc:meta])* $name:ident, $len:literal) => {
         $(#[$doc])*
@@ -29,11 +38,7 @@ macro_rules! fixed_bytes {
 
             /// Parses lower-case hex of exactly the right length, as NIP-01 demands.
             pub fn from_hex(hex: &[u8]) -> Result<Self, HexError> {
-                let mut bytes = [0; $len];
-                let lower = hex.len() == 2 * $len
-                    && !hex.iter().any(u8::is_ascii_uppercase)
-                    && faster_hex::hex_decode(hex, &mut bytes).is_ok();
-                if lower { Ok(Self(bytes)) } else { Err(HexError { expected: 2 * $len }) }
+                decode_hex(hex).map(Self).ok_or(HexError { expected: 2 * $len })
             }
 
             /// Writes the value as lower-case hex.

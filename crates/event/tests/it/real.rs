@@ -6,7 +6,7 @@ use hikyaku_event::{Event, Verifier, testing::fuzz_event};
 
 /// Returns the real events, one a line; none, saying so, where they are not present.
 fn real_events() -> Vec<Vec<u8>> {
-    let mut folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    let folders = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
     let path = folders
         .map(|folder| folder.join("shared/data/real-events.jsonl"))
         .find(|path| path.exists());

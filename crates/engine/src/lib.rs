@@ -1,1 +1,3 @@
 //! The embedded event store: log, segments, queries.
+
+mod segment;

@@ -4,6 +4,10 @@
 //! The promises are those of POSIX, no more: bytes are durable after `sync_data`, names after
 //! `sync_dir`. The simulated disk keeps exactly these and breaks everything else at a crash.
 
+mod mapping;
+mod real;
+mod simulated;
+
 use std::{
     fmt, io,
     path::{Path, PathBuf},
@@ -12,21 +16,25 @@ use std::{
 
 use bytes::Bytes;
 
+pub use real::RealDisk;
+pub use simulated::{Call, Fault, SimulatedDisk};
+
 /// A shared handle to a disk.
 pub type Disk = Arc<dyn Vfs>;
 
 /// A disk: directories, names, files.
 pub trait Vfs: Send + Sync + fmt::Debug {
-    /// Creates a directory and its parents; fine if it is there.
+    /// Creates a directory and its parents, durably; fine if it is there. Only its owner may enter.
     fn create_dir_all(&self, dir: &Path) -> io::Result<()>;
-    /// Creates a file for reading and writing; an error if it exists.
+    /// Creates a file for reading and writing, which only its owner may do; an error if it exists.
     fn create_new(&self, path: &Path) -> io::Result<Box<dyn File>>;
     /// Opens an existing file for reading and writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn File>>;
     /// Maps a whole file that will never change again, read-only. The file may be removed (not
     /// truncated) while mapped. Slices of the returned buffer share the mapping.
     fn map(&self, path: &Path) -> io::Result<Bytes>;
-    /// Renames atomically, replacing the target. Durable after [`Vfs::sync_dir`].
+    /// Renames atomically within one directory, replacing the target. Durable after
+    /// [`Vfs::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
@@ -48,15 +56,22 @@ pub trait Lock: Send + Sync {}
 pub trait File: Send {
     /// Reads exactly `buffer.len()` bytes at `offset`; `UnexpectedEof` if there are fewer.
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
-    /// Writes all bytes at `offset`, growing the file if need be.
+    /// Writes all bytes at `offset`, growing the file if need be. After an error any part of them
+    /// may have been written.
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
-    /// Makes what was written durable, and the length.
+    /// Makes what was written durable, and the length. After an error what was written since the
+    /// last success may be lost, even though it can still be read and a later call succeeds.
     fn sync_data(&mut self) -> io::Result<()>;
     /// Cuts or grows (with zeros) the file.
     fn set_len(&mut self, len: u64) -> io::Result<()>;
     /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
+    /// Tells whether the file has no bytes.
+    fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
     /// Makes sure that the blocks of `offset..offset + len` exist, written as zeros, so that a later
-    /// write there can't run out of space. Grows the file.
+    /// write there can't run out of space. Grows the file; what stood in that range is lost. After
+    /// an error (`StorageFull` when there is no room) the file has the length it had before.
     fn allocate(&mut self, offset: u64, len: u64) -> io::Result<()>;
 }

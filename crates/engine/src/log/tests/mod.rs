@@ -1,0 +1,4 @@
+//! Tests of the log as its callers see it.
+
+mod basic;
+mod fixture;

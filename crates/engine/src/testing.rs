@@ -1,0 +1,3 @@
+//! Bodies of fuzz targets: they take any bytes and must not panic.
+
+pub use crate::log::testing::fuzz_log_reader;

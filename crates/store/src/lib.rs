@@ -8,7 +8,7 @@ mod query;
 mod reader;
 pub mod rules;
 mod store;
-#[cfg(any(test, feature = "testing"))]
+#[cfg(feature = "testing")]
 pub mod testing;
 
 pub use query::{

@@ -1,14 +1,21 @@
-//! What tests of stores and of their users need: a naive store and a way to wait without a runtime.
+//! What tests of stores and of their users need: a naive store, the suite that every store must
+//! pass, a comparison of two stores over random histories, and ways to ask without a runtime.
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "test code: a broken assumption shall panic"
+    clippy::needless_pass_by_value,
+    reason = "test code: a broken assumption shall panic, and a claim owns its store"
 )]
 
 mod block_on;
+mod blocking;
+mod draft;
 mod naive;
+pub mod suite;
 
 pub use block_on::block_on;
+pub use blocking::{Answer, Blocking, feed_until, read_to_end};
+pub use draft::{Draft, draft, key};
 pub use naive::NaiveStore;

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use hikyaku_event::{Event, EventId, Kind, Timestamp};
+use hikyaku_event::{Event, EventId, Timestamp};
 use hikyaku_store::{Sequence, StoredEvent};
 
 use crate::{
     bitmap::Bitmap,
     error::EngineError,
-    log::{LogFiles, LogPosition},
-    segment::{DocId, Segment},
+    log::{LogFiles, LogPosition, Record},
+    segment::{DocId, Flags, Segment},
 };
 
 /// Names a part for as long as it lives, across snapshots.
@@ -20,10 +20,15 @@ pub(crate) struct PartId(pub(crate) u64);
 /// Where a part's payloads are.
 #[derive(Debug, Clone)]
 pub(crate) enum Payload {
-    /// Beside it in memory, by document number: the log file they are in is still being written.
-    Memory(Arc<Vec<Bytes>>),
-    /// In sealed log files, at the segment's positions.
-    Log,
+    /// Beside it in memory, by document number: their log file is being written, or its segment.
+    Memory {
+        /// The log file that all of the part's events are in.
+        log_file: u32,
+        /// The events' JSON.
+        json: Arc<Vec<Bytes>>,
+    },
+    /// In sealed log files, at the segment's positions. The number names the segment's file.
+    Log { segment_file: u64 },
 }
 
 /// One segment with its tombstones and payloads.
@@ -40,6 +45,8 @@ pub(crate) struct Part {
     /// not be asked for each new event.
     pub(crate) has_deletions: bool,
     pub(crate) has_vanishes: bool,
+    /// Counts the changes of the tombstones: what has been written to disk is known by it.
+    pub(crate) tombstone_version: u64,
 }
 
 impl Part {
@@ -75,10 +82,27 @@ impl Part {
         !self.removed.contains(doc) && !self.hidden.contains(doc)
     }
 
+    /// Sets a document's tombstone; tells whether it had none.
+    pub(crate) fn remove(&mut self, doc: DocId) -> bool {
+        let fresh = self.removed.insert(doc);
+        self.tombstone_version += u64::from(fresh);
+        fresh
+    }
+
+    /// Hides a document from readers, or shows it again.
+    pub(crate) fn set_hidden(&mut self, doc: DocId, hidden: bool) {
+        if hidden {
+            self.hidden.insert(doc);
+        } else {
+            self.hidden.remove(doc);
+        }
+        self.tombstone_version += 1;
+    }
+
     /// Tells whether the document has expired (NIP-40).
     #[inline]
     pub(crate) fn is_expired(&self, doc: DocId, now: Timestamp) -> Result<bool, EngineError> {
-        if !self.segment.flags(doc)?.is_expiring() {
+        if !self.segment.flags(doc)?.contains(Flags::EXPIRING) {
             return Ok(false);
         }
         Ok(self.segment.expires_at(doc)?.is_some_and(|at| at <= now))
@@ -108,22 +132,20 @@ impl Snapshot {
     /// Reads a document's JSON; checks the log record's checksum.
     pub(crate) fn json(&self, part: &Part, doc: DocId) -> Result<Bytes, EngineError> {
         match &part.payload {
-            Payload::Memory(payloads) => payloads.get(doc.0 as usize).cloned().ok_or_else(|| {
+            Payload::Memory { json, .. } => json.get(doc.0 as usize).cloned().ok_or_else(|| {
                 EngineError::Corrupt(format!("document {} of part {} has no payload", doc.0, part.id.0))
             }),
-            Payload::Log => {
+            Payload::Log { .. } => {
                 let position = LogPosition::from_u64(part.segment.position(doc)?);
-                let entry = self.files.read(position)?;
                 let expected = part.segment.sequence(doc)?;
-                if entry.sequence != expected {
-                    return Err(EngineError::Corrupt(format!(
-                        "{position}: expected the record of sequence {}, found {}",
-                        expected.0, entry.sequence.0
-                    )));
+                match self.files.read(position)? {
+                    (sequence, Record::Event { json, .. }) if sequence == expected => Ok(json),
+                    (sequence, _) => Err(EngineError::Corrupt(format!(
+                        "log position {position}: expected the event of sequence {}, found the \
+                         record of sequence {}",
+                        expected.0, sequence.0
+                    ))),
                 }
-                entry.event_json().ok_or_else(|| {
-                    EngineError::Corrupt(format!("{position}: expected an event, found another record"))
-                })
             }
         }
     }
@@ -143,7 +165,7 @@ impl Snapshot {
             sequence: part.segment.sequence(doc)?,
             id: key.id,
             created_at: key.created_at,
-            kind: Kind(part.segment.kind(doc)?.0),
+            kind: part.segment.kind(doc)?,
             json: self.json(part, doc)?,
         })
     }

@@ -154,7 +154,7 @@ fn by_arithmetic(
             Some(_) => return Ok(None),
         },
     };
-    let length = |list: &Option<PostingList>| list.map_or(0, |list| list.len());
+    let length = |list: &Option<PostingList>| list.map_or(0, |list| list.len);
     let exceptions =
         part.removed.count() + part.hidden.count() + length(&expiring) + length(&private);
     if exceptions > candidates.saturating_mul(2) {
@@ -173,13 +173,13 @@ fn by_arithmetic(
     }
     let expired = |doc| part.is_expired(doc, plan.now);
     if let Some(list) = expiring {
-        for index in 0..list.len() {
+        for index in 0..list.len {
             let doc = segment.posting(list, index)?;
             absent += u64::from(part.is_visible(doc) && counted(doc)? && expired(doc)?);
         }
     }
     if let Some(list) = private {
-        for index in 0..list.len() {
+        for index in 0..list.len {
             let doc = segment.posting(list, index)?;
             absent += u64::from(part.is_visible(doc) && counted(doc)? && !expired(doc)?);
         }

@@ -15,3 +15,4 @@ mod union;
 
 pub(crate) use count::Count;
 pub(crate) use cursor::Cursor;
+pub(crate) use plan::Plan;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     error::EngineError,
-    segment::{DocId, PostingList, Segment},
+    segment::{DocId, Flags, PostingList, Segment},
     snapshot::Part,
 };
 
@@ -90,7 +90,7 @@ impl Field {
         let mut field = Self { lists: Vec::new(), total: 0 };
         for term in terms {
             if let Some(list) = segment.term(term)? {
-                field.total += u64::from(list.len());
+                field.total += u64::from(list.len);
                 field.lists.push(list);
             }
         }
@@ -356,7 +356,7 @@ impl Driver {
     fn current(&self, segment: &Segment) -> Result<Option<DocId>, EngineError> {
         Ok(match self {
             Self::Documents { docs, at } => docs.get(*at).copied(),
-            Self::List { postings, at } if *at < postings.len() => {
+            Self::List { postings, at } if *at < postings.len => {
                 Some(segment.posting(*postings, *at)?)
             }
             Self::List { .. } => None,
@@ -384,7 +384,7 @@ impl Driver {
 
 impl AuthorCheck {
     fn of(lists: &[PostingList]) -> Self {
-        let ordinals = lists.iter().map(|list| list.ordinal());
+        let ordinals = lists.iter().map(|list| list.ordinal);
         if lists.len() <= FEW_AUTHORS {
             Self::Few(ordinals.collect())
         } else {
@@ -398,7 +398,7 @@ impl RightsHere {
         let Rights::PartyTo(keys) = &plan.rights else { return Ok(Self::All) };
         let mut here = Vec::with_capacity(keys.len());
         for (author, tagged) in keys {
-            let ordinal = segment.term(*author)?.map(|list| list.ordinal());
+            let ordinal = segment.term(*author)?.map(|list| list.ordinal);
             here.push((ordinal, segment.term(*tagged)?));
         }
         Ok(Self::PartyTo(here))
@@ -408,7 +408,7 @@ impl RightsHere {
     #[inline]
     fn allow(&self, segment: &Segment, doc: DocId) -> Result<bool, EngineError> {
         let Self::PartyTo(keys) = self else { return Ok(true) };
-        if !segment.flags(doc)?.is_private() {
+        if !segment.flags(doc)?.contains(Flags::PRIVATE) {
             return Ok(true);
         }
         for (author, tagged) in keys {

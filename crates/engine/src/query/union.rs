@@ -40,7 +40,7 @@ impl Union {
         let mut heads = Vec::with_capacity(lists.len());
         for &postings in lists {
             let at = if start.0 == 0 { 0 } else { segment.seek(postings, 0, start)? };
-            if at < postings.len() {
+            if at < postings.len {
                 let doc = segment.posting(postings, at)?;
                 if doc < end {
                     heads.push(Reverse((doc, union.lists.len() as u32)));
@@ -69,7 +69,7 @@ impl Union {
             let next = match self.lists.get_mut(number as usize) {
                 Some(list) => {
                     list.at = segment.seek(list.postings, list.at, target)?;
-                    if list.at < list.postings.len() {
+                    if list.at < list.postings.len {
                         Some(segment.posting(list.postings, list.at)?)
                     } else {
                         None

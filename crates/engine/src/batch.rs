@@ -106,7 +106,9 @@ impl<'a> Batch<'a> {
     pub(crate) fn sweep(&mut self, now: Timestamp) -> Result<u64, EngineError> {
         let mut expired = Vec::new();
         for (number, part) in self.view.parts.iter().enumerate() {
-            let Some(list) = part.segment.term(self.hasher.expiring())? else { continue };
+            let Some(list) = part.segment.term(self.hasher.expiring())? else {
+                continue;
+            };
             for index in 0..list.len {
                 let doc = part.segment.posting(list, index)?;
                 let kind = part.segment.kind(doc)?;
@@ -169,16 +171,19 @@ impl<'a> Batch<'a> {
     }
 
     fn facts(&self, event: &Event, address: Option<&Address>) -> Result<Facts, EngineError> {
-        let mut facts =
-            Facts { stored: self.find(&event.id())?.is_some(), ..Facts::default() };
+        let mut facts = Facts {
+            stored: self.find(&event.id())?.is_some(),
+            ..Facts::default()
+        };
         if facts.stored {
             return Ok(facts);
         }
         if let Some(address) = address {
             facts.newest_version = self.newest(self.hasher.address(address), |_| true)?;
             let deletes = self.hasher.deletes_address(&event.pubkey(), address);
-            facts.address_deleted_until =
-                self.newest(deletes, |part| part.has_deletions)?.map(|version| version.created_at);
+            facts.address_deleted_until = self
+                .newest(deletes, |part| part.has_deletions)?
+                .map(|version| version.created_at);
         }
         for key in rules::deleters(event) {
             let deletes = self.hasher.deletes_id(&key, &event.id());
@@ -202,7 +207,12 @@ impl<'a> Batch<'a> {
             Effect::None => {}
             Effect::Delete(targets) => {
                 let key = event.pubkey();
-                terms.extend(targets.ids.iter().map(|id| self.hasher.deletes_id(&key, id)));
+                terms.extend(
+                    targets
+                        .ids
+                        .iter()
+                        .map(|id| self.hasher.deletes_id(&key, id)),
+                );
                 let addresses = targets.addresses.iter();
                 terms.extend(addresses.map(|address| self.hasher.deletes_address(&key, address)));
             }
@@ -211,7 +221,13 @@ impl<'a> Batch<'a> {
         for term in terms {
             self.by_term.entry(term).or_default().push(number);
         }
-        self.records.push((Record::Event { vanish, json: event.json().clone() }, sequence));
+        self.records.push((
+            Record::Event {
+                vanish,
+                json: event.json().clone(),
+            },
+            sequence,
+        ));
         self.pending.push(Pending {
             event: event.clone(),
             vanish,
@@ -236,7 +252,10 @@ impl<'a> Batch<'a> {
     /// Finds a stored event by its id.
     fn find(&self, id: &EventId) -> Result<Option<Place>, EngineError> {
         if let Some(&number) = self.by_id.get(id)
-            && self.pending.get(number).is_some_and(|pending| !pending.removed)
+            && self
+                .pending
+                .get(number)
+                .is_some_and(|pending| !pending.removed)
         {
             return Ok(Some(Place::Pending(number)));
         }
@@ -261,12 +280,17 @@ impl<'a> Batch<'a> {
             }
         };
         for part in self.view.parts.iter().filter(|part| may_have(part)) {
-            let Some(list) = part.segment.term(term)? else { continue };
+            let Some(list) = part.segment.term(term)? else {
+                continue;
+            };
             for index in 0..list.len {
                 let doc = part.segment.posting(list, index)?;
                 if part.is_stored(doc) {
                     let key = part.segment.key(doc)?;
-                    consider(Version { created_at: key.created_at, id: key.id });
+                    consider(Version {
+                        created_at: key.created_at,
+                        id: key.id,
+                    });
                     break;
                 }
             }
@@ -283,7 +307,9 @@ impl<'a> Batch<'a> {
     fn stored_with(&self, term: Term) -> Result<Vec<Place>, EngineError> {
         let mut places = Vec::new();
         for (number, part) in self.view.parts.iter().enumerate() {
-            let Some(list) = part.segment.term(term)? else { continue };
+            let Some(list) = part.segment.term(term)? else {
+                continue;
+            };
             for index in 0..list.len {
                 let doc = part.segment.posting(list, index)?;
                 if part.is_stored(doc) {
@@ -292,7 +318,11 @@ impl<'a> Batch<'a> {
             }
         }
         for &number in self.by_term.get(&term).into_iter().flatten() {
-            if self.pending.get(number).is_some_and(|pending| !pending.removed) {
+            if self
+                .pending
+                .get(number)
+                .is_some_and(|pending| !pending.removed)
+            {
                 places.push(Place::Pending(number));
             }
         }
@@ -311,12 +341,17 @@ impl<'a> Batch<'a> {
             let segment = &*part.segment;
             let start = segment.first_not_newer_than(until)?;
             for (term, wraps) in [(self.hasher.author(key), false), (wrapped, true)] {
-                let Some(list) = segment.term(term)? else { continue };
+                let Some(list) = segment.term(term)? else {
+                    continue;
+                };
                 for index in segment.seek(list, 0, start)?..list.len {
                     let doc = segment.posting(list, index)?;
                     let kind = segment.kind(doc)?;
-                    let reached =
-                        if wraps { kind == Kind::GIFT_WRAP } else { kind != Kind::VANISH };
+                    let reached = if wraps {
+                        kind == Kind::GIFT_WRAP
+                    } else {
+                        kind != Kind::VANISH
+                    };
                     if reached && part.is_stored(doc) {
                         places.push(Place::Part(number, doc));
                     }
@@ -342,9 +377,10 @@ impl<'a> Batch<'a> {
                 Some(part) => part.segment.created_at(doc)?,
                 None => 0,
             },
-            Place::Pending(number) => {
-                self.pending.get(number).map_or(0, |pending| pending.event.created_at())
-            }
+            Place::Pending(number) => self
+                .pending
+                .get(number)
+                .map_or(0, |pending| pending.event.created_at()),
         })
     }
 
@@ -354,7 +390,10 @@ impl<'a> Batch<'a> {
                 Some(part) => Some(Arc::new(self.view.event(part, doc)?)),
                 None => None,
             },
-            Place::Pending(number) => self.pending.get(number).map(|pending| pending.event.clone()),
+            Place::Pending(number) => self
+                .pending
+                .get(number)
+                .map(|pending| pending.event.clone()),
         };
         found.ok_or_else(|| EngineError::Corrupt("a document's place is not in the store".into()))
     }
@@ -365,13 +404,21 @@ impl<'a> Batch<'a> {
         for &place in places {
             let (sequence, log_file, fresh) = match place {
                 Place::Part(number, doc) => {
-                    let Some(part) = self.view.parts.get_mut(number) else { continue };
+                    let Some(part) = self.view.parts.get_mut(number) else {
+                        continue;
+                    };
                     let sequence = part.segment.sequence(doc)?;
                     let position = LogPosition::from_u64(part.segment.position(doc)?);
-                    (sequence, Some(position.file), Arc::make_mut(part).remove(doc))
+                    (
+                        sequence,
+                        Some(position.file),
+                        Arc::make_mut(part).remove(doc),
+                    )
                 }
                 Place::Pending(number) => {
-                    let Some(pending) = self.pending.get_mut(number) else { continue };
+                    let Some(pending) = self.pending.get_mut(number) else {
+                        continue;
+                    };
                     let fresh = !std::mem::replace(&mut pending.removed, true);
                     (pending.sequence, None, fresh)
                 }
@@ -384,13 +431,16 @@ impl<'a> Batch<'a> {
         if !targets.is_empty() {
             targets.sort_unstable();
             let sequence = self.take_sequence();
-            self.records.push((Record::Removed { reason, targets }, sequence));
+            self.records
+                .push((Record::Removed { reason, targets }, sequence));
         }
         Ok(())
     }
 
     fn hide(&mut self, id: &EventId, by: Hider) -> Result<Outcome, EngineError> {
-        let Some(place) = self.find(id)? else { return Ok(Outcome::Absent) };
+        let Some(place) = self.find(id)? else {
+            return Ok(Outcome::Absent);
+        };
         let target = self.sequence_at(place)?;
         let mut hiders = self.hiders_of(target);
         if hiders.contains(&by) {
@@ -400,12 +450,20 @@ impl<'a> Batch<'a> {
         self.hiders.insert(target, hiders);
         self.set_hidden(place, true);
         let sequence = self.take_sequence();
-        self.records.push((Record::Hidden { by, targets: vec![target] }, sequence));
+        self.records.push((
+            Record::Hidden {
+                by,
+                targets: vec![target],
+            },
+            sequence,
+        ));
         Ok(Outcome::Done)
     }
 
     fn unhide(&mut self, id: &EventId, by: Hider) -> Result<Outcome, EngineError> {
-        let Some(place) = self.find(id)? else { return Ok(Outcome::Absent) };
+        let Some(place) = self.find(id)? else {
+            return Ok(Outcome::Absent);
+        };
         let target = self.sequence_at(place)?;
         let mut hiders = self.hiders_of(target);
         if !hiders.contains(&by) {
@@ -415,12 +473,21 @@ impl<'a> Batch<'a> {
         self.set_hidden(place, !hiders.is_empty());
         self.hiders.insert(target, hiders);
         let sequence = self.take_sequence();
-        self.records.push((Record::Unhidden { by, targets: vec![target] }, sequence));
+        self.records.push((
+            Record::Unhidden {
+                by,
+                targets: vec![target],
+            },
+            sequence,
+        ));
         Ok(Outcome::Done)
     }
 
     fn hiders_of(&self, sequence: Sequence) -> Vec<Hider> {
-        let known = self.hiders.get(&sequence).or_else(|| self.hiders_before.get(&sequence));
+        let known = self
+            .hiders
+            .get(&sequence)
+            .or_else(|| self.hiders_before.get(&sequence));
         known.cloned().unwrap_or_default()
     }
 
@@ -430,9 +497,10 @@ impl<'a> Batch<'a> {
                 Some(part) => part.segment.sequence(doc)?,
                 None => Sequence(0),
             },
-            Place::Pending(number) => {
-                self.pending.get(number).map_or(Sequence(0), |pending| pending.sequence)
-            }
+            Place::Pending(number) => self
+                .pending
+                .get(number)
+                .map_or(Sequence(0), |pending| pending.sequence),
         })
     }
 
@@ -449,7 +517,10 @@ impl<'a> Batch<'a> {
 impl Pending {
     /// Returns where the event stands in the order.
     pub(crate) fn key(&self) -> Key {
-        Key { created_at: self.event.created_at(), id: self.event.id() }
+        Key {
+            created_at: self.event.created_at(),
+            id: self.event.id(),
+        }
     }
 
     /// Makes the document for its segment.

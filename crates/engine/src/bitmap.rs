@@ -46,9 +46,13 @@ impl Bitmap {
         if chunks.len() <= chunk {
             chunks.resize(chunk + 1, None);
         }
-        let Some(slot) = chunks.get_mut(chunk) else { return false };
+        let Some(slot) = chunks.get_mut(chunk) else {
+            return false;
+        };
         let words = Arc::make_mut(slot.get_or_insert_with(|| Arc::new([0; CHUNK_WORDS])));
-        let Some(bits) = words.get_mut(word) else { return false };
+        let Some(bits) = words.get_mut(word) else {
+            return false;
+        };
         let fresh = *bits & mask == 0;
         *bits |= mask;
         self.count += u32::from(fresh);
@@ -97,7 +101,11 @@ impl FromIterator<DocId> for Bitmap {
 #[inline]
 fn place(doc: DocId) -> (usize, usize, u64) {
     let within = doc.0 % CHUNK_DOCUMENTS;
-    ((doc.0 / CHUNK_DOCUMENTS) as usize, (within / 64) as usize, 1 << (within % 64))
+    (
+        (doc.0 / CHUNK_DOCUMENTS) as usize,
+        (within / 64) as usize,
+        1 << (within % 64),
+    )
 }
 
 fn ones(mut bits: u64) -> impl Iterator<Item = u32> {

@@ -7,9 +7,7 @@ use arc_swap::ArcSwap;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use hikyaku_event::Timestamp;
-use hikyaku_store::{
-    Committed, CommittedEvent, Hider, Outcome, RemovalReason, Sequence, Write,
-};
+use hikyaku_store::{Committed, CommittedEvent, Hider, Outcome, RemovalReason, Sequence, Write};
 
 use crate::{
     batch::Batch,
@@ -94,14 +92,24 @@ impl Core {
         let mut batch = self.batch();
         let mut outcomes = Vec::with_capacity(requests.len());
         for request in requests {
-            let decided: Result<Vec<_>, _> =
-                request.writes.iter().map(|write| batch.write(write, request.now)).collect();
+            let decided: Result<Vec<_>, _> = request
+                .writes
+                .iter()
+                .map(|write| batch.write(write, request.now))
+                .collect();
             outcomes.push(decided?);
         }
-        let now = requests.iter().map(|request| request.now).max().unwrap_or_default();
+        let now = requests
+            .iter()
+            .map(|request| request.now)
+            .max()
+            .unwrap_or_default();
         let decided = Decided::from(batch);
         let committed = self.carry_out(decided, now)?;
-        Ok(Done { outcomes, committed })
+        Ok(Done {
+            outcomes,
+            committed,
+        })
     }
 
     /// Removes what has expired by `now`; returns how many.
@@ -134,7 +142,11 @@ impl Core {
     }
 
     /// Logs what was decided, makes it durable, then visible.
-    fn carry_out(&mut self, mut decided: Decided, now: Timestamp) -> Result<Committed, EngineError> {
+    fn carry_out(
+        &mut self,
+        mut decided: Decided,
+        now: Timestamp,
+    ) -> Result<Committed, EngineError> {
         if decided.records.is_empty() {
             return Ok(Committed::default());
         }
@@ -148,17 +160,20 @@ impl Core {
             }
         }
         let sync = self.options.durability == Durability::Sync;
-        self.log.commit(sync).map_err(EngineError::from).inspect_err(|error| {
-            if let EngineError::Stopped(why) = error {
-                self.stopped = Some(why.clone());
-            }
-        })?;
+        self.log
+            .commit(sync)
+            .map_err(EngineError::from)
+            .inspect_err(|error| {
+                if let EngineError::Stopped(why) = error {
+                    self.stopped = Some(why.clone());
+                }
+            })?;
         // From here on it is in the log: an error below would be one of memory, not of the disk.
         self.unsynced = !sync;
         self.statistics.commits += 1;
         self.statistics.stored += decided.pending.len() as u64;
         self.statistics.removed += decided.losses.len() as u64;
-        let log_file = self.log.file();
+        let log_file = self.log.end().file;
         self.note_use(&decided, log_file, now);
         self.parts = decided.parts;
         self.next_sequence = decided.next_sequence;
@@ -177,7 +192,10 @@ impl Core {
         let events = decided
             .pending
             .into_iter()
-            .map(|pending| CommittedEvent { sequence: pending.sequence, event: pending.event })
+            .map(|pending| CommittedEvent {
+                sequence: pending.sequence,
+                event: pending.event,
+            })
             .collect();
         Ok(Committed { events })
     }
@@ -187,10 +205,14 @@ impl Core {
         pending: &[crate::batch::Pending],
         log_file: u32,
     ) -> Result<Part, EngineError> {
-        let documents: Vec<_> =
-            pending.iter().map(|pending| pending.document(&self.hasher)).collect();
-        let payloads: Vec<_> =
-            pending.iter().map(|pending| pending.event.json().clone()).collect();
+        let documents: Vec<_> = pending
+            .iter()
+            .map(|pending| pending.document(&self.hasher))
+            .collect();
+        let payloads: Vec<_> = pending
+            .iter()
+            .map(|pending| pending.event.json().clone())
+            .collect();
         let id = self.take_part_id();
         let mut part = memory::build(id, log_file, &documents, &payloads, &self.hasher)?;
         for pending in pending {
@@ -218,7 +240,10 @@ impl Core {
         current.events += stored;
         current.live += stored;
         for loss in &decided.losses {
-            let file = self.log_use.entry(loss.log_file.unwrap_or(log_file)).or_default();
+            let file = self
+                .log_use
+                .entry(loss.log_file.unwrap_or(log_file))
+                .or_default();
             file.live = file.live.saturating_sub(1);
             if must_leave_the_log(loss.reason) {
                 file.purge_since.get_or_insert(now);
@@ -242,11 +267,14 @@ impl Core {
         if !self.unsynced {
             return Ok(());
         }
-        self.log.commit(true).map_err(EngineError::from).inspect_err(|error| {
-            if let EngineError::Stopped(why) = error {
-                self.stopped = Some(why.clone());
-            }
-        })?;
+        self.log
+            .commit(true)
+            .map_err(EngineError::from)
+            .inspect_err(|error| {
+                if let EngineError::Stopped(why) = error {
+                    self.stopped = Some(why.clone());
+                }
+            })?;
         self.unsynced = false;
         Ok(())
     }
@@ -255,7 +283,7 @@ impl Core {
     /// in memory, and closes the log file when it or the memory is full.
     pub(crate) fn settle(&mut self) -> Result<(), EngineError> {
         loop {
-            let log_file = self.log.file();
+            let log_file = self.log.end().file;
             let first = self.first_in_memory(log_file);
             let runs = self.parts.get(first..).unwrap_or_default();
             let count = memory::due(runs);
@@ -275,7 +303,7 @@ impl Core {
         }
         let in_memory: u32 = self
             .parts
-            .get(self.first_in_memory(self.log.file())..)
+            .get(self.first_in_memory(self.log.end().file)..)
             .unwrap_or_default()
             .iter()
             .map(|part| part.segment.len())
@@ -289,11 +317,15 @@ impl Core {
     /// Closes the log file and starts the next one. What was in memory for it waits for its flush.
     pub(crate) fn turn_over(&mut self) -> Result<(), EngineError> {
         self.refuse_if_stopped()?;
-        let sealed = self.log.seal().map_err(EngineError::from).inspect_err(|error| {
-            if let EngineError::Stopped(why) = error {
-                self.stopped = Some(why.clone());
-            }
-        })?;
+        let sealed = self
+            .log
+            .seal()
+            .map_err(EngineError::from)
+            .inspect_err(|error| {
+                if let EngineError::Stopped(why) = error {
+                    self.stopped = Some(why.clone());
+                }
+            })?;
         self.unsynced = false;
         self.files = self.files.with(sealed);
         self.publish();
@@ -303,12 +335,15 @@ impl Core {
     /// Returns the index of the first part in memory whose log file is `log_file`.
     fn first_in_memory(&self, log_file: u32) -> usize {
         let of_file = |part: &Arc<Part>| matches!(part.payload, Payload::Memory { log_file: file, .. } if file == log_file);
-        self.parts.iter().rposition(|part| !of_file(part)).map_or(0, |index| index + 1)
+        self.parts
+            .iter()
+            .rposition(|part| !of_file(part))
+            .map_or(0, |index| index + 1)
     }
 
     /// Returns how many closed log files wait for their segment.
     pub(crate) fn waiting_flushes(&self) -> usize {
-        (self.log.file() - self.replay_from) as usize
+        (self.log.end().file - self.replay_from) as usize
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::{
     path::PathBuf,
+    pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, RecvTimeoutError},
@@ -47,6 +48,8 @@ pub struct Engine {
 }
 
 type Feeds = Arc<Mutex<Vec<feed::UnboundedSender<Arc<Committed>>>>>;
+/// The answer to a request to the writer.
+pub(crate) type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 type Reply<T> = oneshot::Sender<Result<T, EngineError>>;
 
 enum Message {
@@ -94,7 +97,10 @@ impl Engine {
         let feeds = Feeds::default();
         let (writer, messages) = mpsc::channel();
         let (jobs, to_do) = mpsc::channel();
-        let background = Background { jobs: to_do, maintenance: opened.maintenance };
+        let background = Background {
+            jobs: to_do,
+            maintenance: opened.maintenance,
+        };
         let thread = Writer {
             core: opened.core,
             messages,
@@ -108,9 +114,12 @@ impl Engine {
         };
         let report_to = writer.clone();
         let spawn = |name: &str, run: Box<dyn FnOnce() + Send>| {
-            std::thread::Builder::new().name(name.into()).spawn(run).map_err(|error| {
-                EngineError::Unavailable(format!("can't start the thread {name}: {error}"))
-            })
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(run)
+                .map_err(|error| {
+                    EngineError::Unavailable(format!("can't start the thread {name}: {error}"))
+                })
         };
         let worker = spawn("background", Box::new(move || background.run(&report_to)))?;
         let lock = opened.lock;
@@ -132,9 +141,8 @@ impl Engine {
 
     /// Merges all segments into one and rewrites every log file that holds removed events. Resolves
     /// when that is done; reads and writes go on meanwhile.
-    pub fn compact(&self) -> impl Future<Output = Result<(), StoreError>> + Send + use<> {
-        let answer = self.ask(Message::Compact);
-        async move { answer.await }
+    pub fn compact(&self) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
+        self.ask(Message::Compact)
     }
 
     /// Returns the store's figures.
@@ -158,19 +166,19 @@ impl Engine {
         }
     }
 
-    fn ask<T: Send + 'static>(
-        &self,
-        message: impl FnOnce(Reply<T>) -> Message,
-    ) -> impl Future<Output = Result<T, StoreError>> + Send + use<T> {
+    fn ask<T: Send + 'static>(&self, message: impl FnOnce(Reply<T>) -> Message) -> Answer<T> {
         let (reply, answer) = oneshot::channel();
         let sent = self.writer.send(message(reply)).is_ok();
-        async move {
+        Box::pin(async move {
             let closed = || StoreError::Stopped("the store is closed".into());
             if !sent {
                 return Err(closed());
             }
-            answer.await.map_err(|_| closed())?.map_err(StoreError::from)
-        }
+            answer
+                .await
+                .map_err(|_| closed())?
+                .map_err(StoreError::from)
+        })
     }
 }
 
@@ -192,20 +200,20 @@ impl EventStore for Engine {
     }
 
     fn write(&self, writes: Vec<Write>, now: Timestamp) -> WriteFuture {
-        Box::pin(self.ask(|reply| Message::Write(Request { writes, now }, reply)))
+        self.ask(|reply| Message::Write(Request { writes, now }, reply))
     }
 
     fn committed(&self) -> CommittedFeed {
         let (sender, receiver) = feed::unbounded();
-        self.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(sender);
+        self.feeds
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .push(sender);
         Box::pin(receiver)
     }
 
-    fn sweep(
-        &self,
-        now: Timestamp,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<u64, StoreError>> + Send>> {
-        Box::pin(self.ask(|reply| Message::Sweep(now, reply)))
+    fn sweep(&self, now: Timestamp) -> Answer<u64> {
+        self.ask(|reply| Message::Sweep(now, reply))
     }
 }
 
@@ -283,7 +291,11 @@ impl Writer {
                 Err(_) => break,
             }
         }
-        self.now = requests.iter().map(|request| Some(request.now)).max().unwrap_or_default();
+        self.now = requests
+            .iter()
+            .map(|request| Some(request.now))
+            .max()
+            .unwrap_or_default();
         match self.room().and_then(|()| self.core.commit(&requests)) {
             Ok(done) => {
                 self.tell(done.committed);

@@ -31,7 +31,7 @@ impl From<LogError> for EngineError {
     fn from(error: LogError) -> Self {
         let text = error.to_string();
         match error {
-            LogError::NoSpace { .. } => Self::Unavailable(text),
+            LogError::NoSpace { .. } | LogError::TooLarge { .. } => Self::Unavailable(text),
             LogError::Corrupt { .. } => Self::Corrupt(text),
             LogError::Newer { .. } => Self::Refused(text),
             LogError::Stopped { .. } | LogError::Io { .. } => Self::Stopped(text),

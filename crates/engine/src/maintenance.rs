@@ -62,8 +62,16 @@ pub(crate) struct Finished {
 
 #[derive(Debug)]
 enum Product {
-    Merged { inputs: Vec<Arc<Part>>, output: Option<(Part, MergeMap)> },
-    Rewritten { sealed: SealedLog, file: u32, events: u64, purged: Option<Timestamp> },
+    Merged {
+        inputs: Vec<Arc<Part>>,
+        output: Option<(Part, MergeMap)>,
+    },
+    Rewritten {
+        sealed: SealedLog,
+        file: u32,
+        events: u64,
+        purged: Option<Timestamp>,
+    },
     Noted,
 }
 
@@ -129,11 +137,14 @@ impl Core {
     /// The oldest closed log file that no segment covers.
     fn flush(&self) -> Option<(Task, u32)> {
         let closed = self.replay_from;
-        (closed < self.log.file()).then(|| {
+        (closed < self.log.end().file).then(|| {
             let inputs = self.parts.iter().filter(|part| {
                 matches!(part.payload, Payload::Memory { log_file, .. } if log_file == closed)
             });
-            (Task::Merge(inputs.map(|part| part.id).collect()), closed + 1)
+            (
+                Task::Merge(inputs.map(|part| part.id).collect()),
+                closed + 1,
+            )
         })
     }
 
@@ -156,18 +167,23 @@ impl Core {
         if take < 2 || smaller > u64::from(u32::MAX) {
             return None;
         }
-        Some(Task::Merge(by_size.iter().take(take).map(|(_, id)| *id).collect()))
+        Some(Task::Merge(
+            by_size.iter().take(take).map(|(_, id)| *id).collect(),
+        ))
     }
 
     fn rewrite(&self, now: Option<Timestamp>) -> Option<Task> {
         let overdue = |usage: &LogFileUse| {
-            let (Some(since), Some(now)) = (usage.purge_since, now) else { return false };
+            let (Some(since), Some(now)) = (usage.purge_since, now) else {
+                return false;
+            };
             now >= since.saturating_add(self.options.purge_seconds_max)
         };
         let sparse = |usage: &LogFileUse| {
             usage.live * 100 < usage.events * u64::from(self.options.live_percent_min)
         };
-        self.emptiest_file(|usage| overdue(usage) || sparse(usage)).map(Task::Rewrite)
+        self.emptiest_file(|usage| overdue(usage) || sparse(usage))
+            .map(Task::Rewrite)
     }
 
     /// The log file that segments cover with the fewest living events among those that qualify.
@@ -182,7 +198,7 @@ impl Core {
     /// Tells whether the log file being written holds events that are due to leave it: then it has
     /// to be closed before they can.
     pub(crate) fn must_turn_over(&self, now: Timestamp) -> bool {
-        self.log_use.range(self.log.file()..).any(|(_, usage)| {
+        self.log_use.range(self.log.end().file..).any(|(_, usage)| {
             usage
                 .purge_since
                 .is_some_and(|since| now >= since.saturating_add(self.options.purge_seconds_max))
@@ -198,7 +214,12 @@ impl Core {
                 self.statistics.merges += 1;
                 self.replace(&inputs, output);
             }
-            Product::Rewritten { sealed, file, events, purged } => {
+            Product::Rewritten {
+                sealed,
+                file,
+                events,
+                purged,
+            } => {
                 self.files = self.files.with(sealed);
                 if let Some(usage) = self.log_use.get_mut(&file) {
                     usage.events = events;
@@ -226,20 +247,34 @@ impl Core {
         if let Some((mut part, map)) = output {
             // What happened to the inputs since the job was planned happened to the output.
             for (number, now) in &current {
-                let Some(planned) = inputs.get(*number) else { continue };
+                let Some(planned) = inputs.get(*number) else {
+                    continue;
+                };
                 // A second hider changes no bit, but has to be written down too.
                 part.tombstone_version += now.tombstone_version - planned.tombstone_version;
-                for doc in now.removed.iter().filter(|doc| !planned.removed.contains(*doc)) {
+                for doc in now
+                    .removed
+                    .iter()
+                    .filter(|doc| !planned.removed.contains(*doc))
+                {
                     if let Some(moved) = map.get(*number, doc) {
                         part.remove(moved);
                     }
                 }
-                for doc in now.hidden.iter().filter(|doc| !planned.hidden.contains(*doc)) {
+                for doc in now
+                    .hidden
+                    .iter()
+                    .filter(|doc| !planned.hidden.contains(*doc))
+                {
                     if let Some(moved) = map.get(*number, doc) {
                         part.set_hidden(moved, true);
                     }
                 }
-                for doc in planned.hidden.iter().filter(|doc| !now.hidden.contains(*doc)) {
+                for doc in planned
+                    .hidden
+                    .iter()
+                    .filter(|doc| !now.hidden.contains(*doc))
+                {
                     if let Some(moved) = map.get(*number, doc) {
                         part.set_hidden(moved, false);
                     }
@@ -248,7 +283,11 @@ impl Core {
             first = Some(Arc::new(part));
         }
         // Segment files stand before the parts in memory.
-        let place = self.parts.iter().position(|part| !on_disk(part)).unwrap_or(self.parts.len());
+        let place = self
+            .parts
+            .iter()
+            .position(|part| !on_disk(part))
+            .unwrap_or(self.parts.len());
         if let Some(part) = first {
             self.parts.insert(place, part);
         }
@@ -267,7 +306,13 @@ impl Maintenance {
         manifest: Manifest,
         written: BTreeMap<u64, u64>,
     ) -> Self {
-        Self { disk, layout, hasher, manifest, written }
+        Self {
+            disk,
+            layout,
+            hasher,
+            manifest,
+            written,
+        }
     }
 
     /// Carries out a job; durable when it returns. After an error nothing has changed but files that
@@ -275,16 +320,24 @@ impl Maintenance {
     pub(crate) fn run(&mut self, job: Job) -> Result<Finished, EngineError> {
         let mut manifest = self.manifest.clone();
         let mut written = self.written.clone();
-        let mut disk_parts: Vec<&Part> =
-            job.parts.iter().map(|part| &**part).filter(|part| on_disk(part)).collect();
+        let mut disk_parts: Vec<&Part> = job
+            .parts
+            .iter()
+            .map(|part| &**part)
+            .filter(|part| on_disk(part))
+            .collect();
         let mut output = None;
         let mut inputs = Vec::new();
         let mut rewritten = None;
         match &job.task {
             Task::Note => {}
             Task::Merge(ids) => {
-                inputs =
-                    job.parts.iter().filter(|part| ids.contains(&part.id)).cloned().collect();
+                inputs = job
+                    .parts
+                    .iter()
+                    .filter(|part| ids.contains(&part.id))
+                    .cloned()
+                    .collect();
                 output = self.merge(&job, &inputs, &mut manifest)?;
                 disk_parts.retain(|part| !ids.contains(&part.id));
             }
@@ -311,7 +364,11 @@ impl Maintenance {
             })
             .collect();
         if let Some((sealed, events)) = &rewritten {
-            for entry in manifest.logs.iter_mut().filter(|entry| entry.file == sealed.file()) {
+            for entry in manifest
+                .logs
+                .iter_mut()
+                .filter(|entry| entry.file == sealed.file())
+            {
                 entry.generation = sealed.generation();
                 entry.events = *events;
                 entry.purge_since = None;
@@ -325,25 +382,21 @@ impl Maintenance {
             (Task::Merge(_), _) => Product::Merged { inputs, output },
             (Task::Rewrite(file), Some((sealed, events))) => {
                 if let Some(before) = job.files.iter().find(|before| before.file() == file) {
-                    log::remove(&*self.disk, before)?;
+                    log::remove(&self.disk, before)?;
                 }
                 let purged = job.log_use.get(&file).and_then(|usage| usage.purge_since);
-                Product::Rewritten { sealed, file, events, purged }
+                Product::Rewritten {
+                    sealed,
+                    file,
+                    events,
+                    purged,
+                }
             }
         };
-        Ok(Finished { result, replay_from: job.replay_from })
-    }
-
-    /// Notes that the store is closed in order, with its log ending at `end`.
-    pub(crate) fn close(&mut self, end: log::LogPosition) -> Result<(), EngineError> {
-        let mut manifest = self.manifest.clone();
-        manifest.log_durable = end.to_u64();
-        self.replace_manifest(manifest)
-    }
-
-    /// Returns what the manifest says.
-    pub(crate) fn manifest(&self) -> &Manifest {
-        &self.manifest
+        Ok(Finished {
+            result,
+            replay_from: job.replay_from,
+        })
     }
 
     fn replace_manifest(&mut self, manifest: Manifest) -> Result<(), EngineError> {
@@ -361,8 +414,10 @@ impl Maintenance {
         inputs: &[Arc<Part>],
         manifest: &mut Manifest,
     ) -> Result<Option<(Part, MergeMap)>, EngineError> {
-        let kept: u32 =
-            inputs.iter().map(|part| part.segment.len() - part.removed.count()).sum();
+        let kept: u32 = inputs
+            .iter()
+            .map(|part| part.segment.len() - part.removed.count())
+            .sum();
         if kept == 0 {
             return Ok(None);
         }
@@ -370,17 +425,31 @@ impl Maintenance {
         manifest.next_file += 1;
         let dir = self.layout.segment_dir();
         let path = dir.join(Layout::segment_name(file_number));
-        let keeps: Vec<_> = inputs.iter().map(|part| |doc: DocId| part.is_stored(doc)).collect();
+        let keeps: Vec<_> = inputs
+            .iter()
+            .map(|part| |doc: DocId| part.is_stored(doc))
+            .collect();
         let sources: Vec<MergeInput<'_>> = inputs
             .iter()
             .zip(&keeps)
-            .map(|(part, keep)| MergeInput { segment: &part.segment, keep, moved: None })
+            .map(|(part, keep)| MergeInput {
+                segment: &part.segment,
+                keep,
+                moved: None,
+            })
             .collect();
         let map = self.write_segment(&path, &sources)?;
-        self.disk.sync_dir(&dir).map_err(|error| failed("sync", &dir, &error))?;
-        let bytes = self.disk.map(&path).map_err(|error| failed("map", &path, &error))?;
+        self.disk
+            .sync_dir(&dir)
+            .map_err(|error| failed("sync", &dir, &error))?;
+        let bytes = self
+            .disk
+            .map(&path)
+            .map_err(|error| failed("map", &path, &error))?;
         let segment = Segment::open(bytes, &path.display().to_string())?;
-        let payload = Payload::Log { segment_file: file_number };
+        let payload = Payload::Log {
+            segment_file: file_number,
+        };
         let mut part = memory::part(job.part_id, segment, payload, &self.hasher)?;
         for (number, input) in inputs.iter().enumerate() {
             for doc in input.hidden.iter() {
@@ -418,8 +487,14 @@ impl Maintenance {
     ) -> Result<Vec<SegmentEntry>, EngineError> {
         let mut entries = Vec::with_capacity(parts.len());
         for part in parts {
-            let Payload::Log { segment_file } = part.payload else { continue };
-            let before = self.manifest.segments.iter().find(|entry| entry.file == segment_file);
+            let Payload::Log { segment_file } = part.payload else {
+                continue;
+            };
+            let before = self
+                .manifest
+                .segments
+                .iter()
+                .find(|entry| entry.file == segment_file);
             let unchanged = written.get(&segment_file) == Some(&part.tombstone_version);
             let tombstones = match before {
                 Some(entry) if unchanged => entry.tombstones,
@@ -436,7 +511,10 @@ impl Maintenance {
                 }
             };
             written.insert(segment_file, part.tombstone_version);
-            entries.push(SegmentEntry { file: segment_file, tombstones });
+            entries.push(SegmentEntry {
+                file: segment_file,
+                tombstones,
+            });
         }
         written.retain(|file, _| entries.iter().any(|entry| entry.file == *file));
         Ok(entries)
@@ -454,14 +532,24 @@ impl Maintenance {
             }
         }
         living.sort_unstable();
-        let source = job.files.iter().find(|sealed| sealed.file() == file).ok_or_else(|| {
-            EngineError::Corrupt(format!("log file {file} is not among the closed ones"))
-        })?;
-        let sealed = log::rewrite(&self.disk, source, |sequence, record| match record {
-            log::Record::Event { .. } => living.binary_search(&sequence).is_ok(),
-            // Facts stay: what they say may be about events of other files.
-            _ => true,
-        })?;
+        let source = job
+            .files
+            .iter()
+            .find(|sealed| sealed.file() == file)
+            .ok_or_else(|| {
+                EngineError::Corrupt(format!("log file {file} is not among the closed ones"))
+            })?;
+        let generation = source.generation() + 1;
+        let sealed = log::rewrite(
+            &self.disk,
+            source,
+            generation,
+            |sequence, record| match record {
+                log::Record::Event { .. } => living.binary_search(&sequence).is_ok(),
+                // Facts stay: what they say may be about events of other files.
+                _ => true,
+            },
+        )?;
         Ok((sealed, living.len() as u64))
     }
 
@@ -474,11 +562,17 @@ impl Maintenance {
             named.push(Layout::segment_name(entry.file));
             named.extend(entry.tombstones.map(Layout::tombstones_name));
         }
-        for path in self.disk.list(&dir).map_err(|error| failed("list", &dir, &error))? {
+        for path in self
+            .disk
+            .list(&dir)
+            .map_err(|error| failed("list", &dir, &error))?
+        {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             if !named.iter().any(|known| *known == name) {
                 let path = dir.join(&*name);
-                self.disk.remove(&path).map_err(|error| failed("remove", &path, &error))?;
+                self.disk
+                    .remove(&path)
+                    .map_err(|error| failed("remove", &path, &error))?;
             }
         }
         Ok(())
@@ -489,7 +583,16 @@ fn tombstones_of(part: &Part, hiders: &Hiders) -> Result<Tombstones, EngineError
     let mut hidings: Vec<(DocId, Hider)> = Vec::new();
     for doc in part.hidden.iter() {
         let sequence = part.segment.sequence(doc)?;
-        hidings.extend(hiders.get(&sequence).into_iter().flatten().map(|by| (doc, *by)));
+        hidings.extend(
+            hiders
+                .get(&sequence)
+                .into_iter()
+                .flatten()
+                .map(|by| (doc, *by)),
+        );
     }
-    Ok(Tombstones { removed: part.removed.clone(), hidings })
+    Ok(Tombstones {
+        removed: part.removed.clone(),
+        hidings,
+    })
 }

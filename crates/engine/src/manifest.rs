@@ -29,7 +29,7 @@ pub(crate) struct Manifest {
     /// The sealed log files that the segments cover.
     pub(crate) logs: Vec<LogEntry>,
     /// The first log file that is to be replayed: everything before it is in the segments and their
-    /// tombstones.
+    /// tombstones. 0 until the first log file is there.
     pub(crate) replay_from: u32,
     /// Above every number that a segment or tombstone file has had.
     pub(crate) next_file: u64,
@@ -68,16 +68,22 @@ impl Manifest {
     /// Reads the manifest of a store folder; `None` if there is none.
     pub(crate) fn read(disk: &dyn Vfs, dir: &Path) -> Result<Option<Self>, EngineError> {
         let path = dir.join(FILE_NAME);
-        if !disk.exists(&path).map_err(|error| failed("look for", &path, &error))? {
+        if !disk
+            .exists(&path)
+            .map_err(|error| failed("look for", &path, &error))?
+        {
             return Ok(None);
         }
-        let file = disk.open(&path).map_err(|error| failed("open", &path, &error))?;
+        let file = disk
+            .open(&path)
+            .map_err(|error| failed("open", &path, &error))?;
         let len = file.len().map_err(|error| failed("read", &path, &error))?;
         if len > BYTES_MAX {
             return Err(damaged(&path, 0, "a manifest", &format!("{len} bytes")));
         }
         let mut bytes = vec![0; len as usize];
-        file.read_exact_at(&mut bytes, 0).map_err(|error| failed("read", &path, &error))?;
+        file.read_exact_at(&mut bytes, 0)
+            .map_err(|error| failed("read", &path, &error))?;
         Self::parse(&path, &bytes).map(Some)
     }
 
@@ -196,8 +202,16 @@ mod tests {
     fn sample() -> Manifest {
         Manifest {
             term_key: "00112233445566778899aabbccddeeff".into(),
-            segments: vec![SegmentEntry { file: 3, tombstones: Some(4) }],
-            logs: vec![LogEntry { file: 1, generation: 2, events: 10, purge_since: Some(5) }],
+            segments: vec![SegmentEntry {
+                file: 3,
+                tombstones: Some(4),
+            }],
+            logs: vec![LogEntry {
+                file: 1,
+                generation: 2,
+                events: 10,
+                purge_since: Some(5),
+            }],
             replay_from: 2,
             next_file: 5,
             next_sequence: 11,
@@ -208,18 +222,24 @@ mod tests {
     #[test]
     fn a_manifest_reads_back_and_every_flipped_bit_is_noticed() {
         let folder = tempfile::tempdir().unwrap();
-        let disk = RealDisk::new();
+        let disk = RealDisk;
         assert_eq!(Manifest::read(&disk, folder.path()).unwrap(), None);
         sample().write(&disk, folder.path()).unwrap();
         sample().write(&disk, folder.path()).unwrap();
-        assert_eq!(Manifest::read(&disk, folder.path()).unwrap(), Some(sample()));
+        assert_eq!(
+            Manifest::read(&disk, folder.path()).unwrap(),
+            Some(sample())
+        );
         let path = folder.path().join(FILE_NAME);
         let bytes = std::fs::read(&path).unwrap();
         for bit in 0..bytes.len() * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, &flipped).unwrap();
-            assert!(Manifest::read(&disk, folder.path()).is_err(), "bit {bit} went unnoticed");
+            assert!(
+                Manifest::read(&disk, folder.path()).is_err(),
+                "bit {bit} went unnoticed"
+            );
         }
     }
 
@@ -227,6 +247,9 @@ mod tests {
     fn a_newer_version_is_refused_with_advice() {
         let text = b"hikyaku-manifest 2 00000000\n{}";
         let error = Manifest::parse(Path::new("MANIFEST"), text).unwrap_err();
-        assert!(matches!(error, EngineError::Refused(ref text) if text.contains("newer")), "{error}");
+        assert!(
+            matches!(error, EngineError::Refused(ref text) if text.contains("newer")),
+            "{error}"
+        );
     }
 }

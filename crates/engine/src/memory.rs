@@ -34,7 +34,15 @@ pub(crate) fn build(
         .map(|&index| payloads.get(index as usize).cloned().unwrap_or_default())
         .collect();
     let segment = Segment::in_memory(built.bytes)?;
-    part(id, segment, Payload::Memory { log_file, json: Arc::new(ordered) }, hasher)
+    part(
+        id,
+        segment,
+        Payload::Memory {
+            log_file,
+            json: Arc::new(ordered),
+        },
+        hasher,
+    )
 }
 
 /// Makes a part without tombstones.
@@ -61,7 +69,9 @@ pub(crate) fn part(
 /// returns how many.
 pub(crate) fn due(runs: &[Arc<Part>]) -> usize {
     let tier = |part: &Arc<Part>| part.segment.len().max(1).ilog2() / FANOUT.ilog2();
-    let Some(last) = runs.last().map(tier) else { return 0 };
+    let Some(last) = runs.last().map(tier) else {
+        return 0;
+    };
     let mut documents = 0;
     let count = runs
         .iter()
@@ -81,16 +91,25 @@ pub(crate) fn merge(
     inputs: &[Arc<Part>],
     hasher: &TermHasher,
 ) -> Result<Option<Part>, EngineError> {
-    let kept: u32 =
-        inputs.iter().map(|part| part.segment.len() - part.removed.count()).sum();
+    let kept: u32 = inputs
+        .iter()
+        .map(|part| part.segment.len() - part.removed.count())
+        .sum();
     if kept == 0 {
         return Ok(None);
     }
-    let keeps: Vec<_> = inputs.iter().map(|part| |doc: DocId| part.is_stored(doc)).collect();
+    let keeps: Vec<_> = inputs
+        .iter()
+        .map(|part| |doc: DocId| part.is_stored(doc))
+        .collect();
     let sources: Vec<MergeInput<'_>> = inputs
         .iter()
         .zip(&keeps)
-        .map(|(part, keep)| MergeInput { segment: &part.segment, keep, moved: None })
+        .map(|(part, keep)| MergeInput {
+            segment: &part.segment,
+            keep,
+            moved: None,
+        })
         .collect();
     let mut bytes = Vec::new();
     let map = segment::merge(&sources, &mut bytes)?;
@@ -99,7 +118,9 @@ pub(crate) fn merge(
     let mut hidden = Vec::new();
     for (number, input) in inputs.iter().enumerate() {
         for doc in (0..input.segment.len()).map(DocId) {
-            let Some(moved) = map.get(number, doc) else { continue };
+            let Some(moved) = map.get(number, doc) else {
+                continue;
+            };
             if let (Payload::Memory { json: payloads, .. }, Some(slot)) =
                 (&input.payload, json.get_mut(moved.0 as usize))
             {
@@ -110,7 +131,10 @@ pub(crate) fn merge(
             }
         }
     }
-    let payload = Payload::Memory { log_file, json: Arc::new(json) };
+    let payload = Payload::Memory {
+        log_file,
+        json: Arc::new(json),
+    };
     let mut merged = part(id, segment, payload, hasher)?;
     for doc in hidden {
         merged.set_hidden(doc, true);

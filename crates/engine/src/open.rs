@@ -61,7 +61,8 @@ struct Replayed {
 /// Takes the lock of a store folder, which is made if missing.
 pub(crate) fn lock(disk: &Disk, layout: &Layout) -> Result<Box<dyn Lock>, EngineError> {
     let root = &layout.root;
-    disk.create_dir_all(root).map_err(|error| failed("create", root, &error))?;
+    disk.create_dir_all(root)
+        .map_err(|error| failed("create", root, &error))?;
     let path = layout.lock();
     disk.lock(&path).map_err(|error| match error.kind() {
         std::io::ErrorKind::WouldBlock => EngineError::Refused(format!(
@@ -77,9 +78,10 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
     let layout = Layout { root };
     let lock = lock(disk, &layout)?;
     let segment_dir = layout.segment_dir();
-    disk.create_dir_all(&segment_dir).map_err(|error| failed("create", &segment_dir, &error))?;
+    disk.create_dir_all(&segment_dir)
+        .map_err(|error| failed("create", &segment_dir, &error))?;
     let mut report = OpeningReport::default();
-    let manifest = match Manifest::read(&**disk, &layout.root)? {
+    let mut manifest = match Manifest::read(&**disk, &layout.root)? {
         Some(manifest) => manifest,
         None => {
             report.created = true;
@@ -95,16 +97,23 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
         next_part += 1;
         let name = Layout::segment_name(entry.file);
         let path = segment_dir.join(&name);
-        let bytes = disk.map(&path).map_err(|error| failed("map", &path, &error))?;
+        let bytes = disk
+            .map(&path)
+            .map_err(|error| failed("map", &path, &error))?;
         let segment = Segment::open(bytes, &path.display().to_string())?;
-        let payload = Payload::Log { segment_file: entry.file };
+        let payload = Payload::Log {
+            segment_file: entry.file,
+        };
         let mut part = memory::part(PartId(next_part), segment, payload, &hasher)?;
         if let Some(file) = entry.tombstones {
             let read = Tombstones::read(&**disk, &segment_dir, file, part.segment.len())?;
             part.removed = read.removed;
             for (doc, by) in read.hidings {
                 part.hidden.insert(doc);
-                hiders.entry(part.segment.sequence(doc)?).or_default().push(by);
+                hiders
+                    .entry(part.segment.sequence(doc)?)
+                    .or_default()
+                    .push(by);
             }
         }
         written.insert(entry.file, part.tombstone_version);
@@ -113,17 +122,29 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
     let checkpoint = Checkpoint {
         from_file: manifest.replay_from,
         durable: Some(LogPosition::from_u64(manifest.log_durable)),
-        generations: manifest.logs.iter().map(|log| (log.file, log.generation)).collect(),
+        generations: manifest
+            .logs
+            .iter()
+            .map(|log| (log.file, log.generation))
+            .collect(),
     };
     let log_options = LogOptions {
         chunk_bytes: options.log_allocation_bytes,
         file_bytes_max: options.log_file_bytes_max,
     };
     let mut replay = Replay::default();
-    let recovered =
-        log::recover(disk, &layout.log_dir(), log_options, &checkpoint, |at, sequence, record| {
-            replay.take(at, sequence, record, &hasher)
-        })?;
+    let recovered = log::recover(
+        disk,
+        &layout.log_dir(),
+        log_options,
+        &checkpoint,
+        |at, sequence, record| replay.take(at, sequence, record, &hasher),
+    )?;
+    if manifest.replay_from == 0 {
+        // A new store: from now on its log must be there.
+        manifest.replay_from = 1;
+        manifest.write(&**disk, &layout.root)?;
+    }
     report.replayed = replay.count;
     report.torn_tail = recovered.torn.as_ref().map(describe);
     let mut log_use: BTreeMap<u32, LogFileUse> = manifest
@@ -131,22 +152,34 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
         .iter()
         .map(|log| {
             let purge_since = log.purge_since;
-            (log.file, LogFileUse { events: log.events, live: 0, purge_since })
+            (
+                log.file,
+                LogFileUse {
+                    events: log.events,
+                    live: 0,
+                    purge_since,
+                },
+            )
         })
         .collect();
     let last = replay.last_sequence.max(recovered.writer.last_sequence());
     for (file, events) in std::mem::take(&mut replay.events) {
         log_use.entry(file).or_default().events = events.len() as u64;
         // What was replaced or deleted meanwhile is removed below, as in the parts on disk.
-        let (documents, payloads): (Vec<_>, Vec<_>) =
-            events.into_iter().map(|event| (event.document, event.json)).unzip();
+        let (documents, payloads): (Vec<_>, Vec<_>) = events
+            .into_iter()
+            .map(|event| (event.document, event.json))
+            .unzip();
         next_part += 1;
         let part = memory::build(PartId(next_part), file, &documents, &payloads, &hasher)?;
         parts.push(Arc::new(part));
     }
     let lost = apply_facts(&replay.facts, &mut parts, &mut hiders)?;
     for part in &parts {
-        for doc in (0..part.segment.len()).map(DocId).filter(|doc| part.is_stored(*doc)) {
+        for doc in (0..part.segment.len())
+            .map(DocId)
+            .filter(|doc| part.is_stored(*doc))
+        {
             let position = LogPosition::from_u64(part.segment.position(doc)?);
             log_use.entry(position.file).or_default().live += 1;
         }
@@ -154,7 +187,11 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
     for (file, reason) in lost {
         if must_leave_the_log(reason) {
             // Nobody knows when it was purged: it is due at the next sweep.
-            log_use.entry(file).or_default().purge_since.get_or_insert(0);
+            log_use
+                .entry(file)
+                .or_default()
+                .purge_since
+                .get_or_insert(0);
         }
     }
     let next_sequence = Sequence((last.0 + 1).max(manifest.next_sequence));
@@ -181,14 +218,22 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
     };
     let maintenance = Maintenance::new(disk.clone(), layout, hasher, manifest, written);
     maintenance.remove_unnamed()?;
-    Ok(Opened { core, maintenance, report, lock })
+    Ok(Opened {
+        core,
+        maintenance,
+        report,
+        lock,
+    })
 }
 
 /// Writes the first manifest of a store. Refused where there is a log already: its manifest is lost.
 fn create(disk: &Disk, layout: &Layout, options: &Options) -> Result<Manifest, EngineError> {
     let log_dir = layout.log_dir();
-    disk.create_dir_all(&log_dir).map_err(|error| failed("create", &log_dir, &error))?;
-    let names = disk.list(&log_dir).map_err(|error| failed("list", &log_dir, &error))?;
+    disk.create_dir_all(&log_dir)
+        .map_err(|error| failed("create", &log_dir, &error))?;
+    let names = disk
+        .list(&log_dir)
+        .map_err(|error| failed("list", &log_dir, &error))?;
     let is_log = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "log");
     if names.iter().any(is_log) {
         return Err(EngineError::Corrupt(format!(
@@ -205,7 +250,6 @@ fn create(disk: &Disk, layout: &Layout, options: &Options) -> Result<Manifest, E
 pub(crate) fn first_manifest(term_key: [u8; 16]) -> Manifest {
     Manifest {
         term_key: term_key.iter().map(|byte| format!("{byte:02x}")).collect(),
-        replay_from: 1,
         next_file: 1,
         next_sequence: 1,
         ..Manifest::default()
@@ -248,7 +292,10 @@ impl Replay {
                 let document =
                     Document::from_event(&event, vanish, sequence, position.to_u64(), hasher);
                 self.count += 1;
-                self.events.entry(position.file).or_default().push(Replayed { document, json });
+                self.events
+                    .entry(position.file)
+                    .or_default()
+                    .push(Replayed { document, json });
             }
             fact => self.facts.push(fact),
         }
@@ -285,8 +332,12 @@ pub(crate) fn apply_facts(
     let mut lost = Vec::new();
     for fact in facts {
         for target in targets(fact) {
-            let Some(Some((number, doc))) = places.get(target).copied() else { continue };
-            let Some(part) = parts.get_mut(number).map(Arc::make_mut) else { continue };
+            let Some(Some((number, doc))) = places.get(target).copied() else {
+                continue;
+            };
+            let Some(part) = parts.get_mut(number).map(Arc::make_mut) else {
+                continue;
+            };
             match fact {
                 Record::Removed { reason, .. } => {
                     if part.remove(doc) {
@@ -324,4 +375,3 @@ fn targets(fact: &Record) -> &[Sequence] {
         Record::Event { .. } => &[],
     }
 }
-

@@ -23,7 +23,10 @@ pub(crate) struct EngineReader {
 
 impl EngineReader {
     pub(crate) fn new(published: Arc<ArcSwap<Snapshot>>, hasher: TermHasher) -> Self {
-        Self { published: std::cell::RefCell::new(Cache::new(published)), hasher }
+        Self {
+            published: std::cell::RefCell::new(Cache::new(published)),
+            hasher,
+        }
     }
 
     fn snapshot(&self) -> Arc<Snapshot> {

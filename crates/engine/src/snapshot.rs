@@ -61,7 +61,9 @@ impl Part {
     /// An id may come back after an operator's removal, so several documents may have it, of which
     /// one at most is stored. They have one key and therefore stand side by side.
     pub(crate) fn find_stored(&self, id: &EventId) -> Result<Option<DocId>, EngineError> {
-        let Some(found) = self.segment.find(id)? else { return Ok(None) };
+        let Some(found) = self.segment.find(id)? else {
+            return Ok(None);
+        };
         let mut first = found;
         while first.0 > 0 && self.segment.id(DocId(first.0 - 1))? == *id {
             first.0 -= 1;
@@ -133,7 +135,10 @@ impl Snapshot {
     pub(crate) fn json(&self, part: &Part, doc: DocId) -> Result<Bytes, EngineError> {
         match &part.payload {
             Payload::Memory { json, .. } => json.get(doc.0 as usize).cloned().ok_or_else(|| {
-                EngineError::Corrupt(format!("document {} of part {} has no payload", doc.0, part.id.0))
+                EngineError::Corrupt(format!(
+                    "document {} of part {} has no payload",
+                    doc.0, part.id.0
+                ))
             }),
             Payload::Log { .. } => {
                 let position = LogPosition::from_u64(part.segment.position(doc)?);

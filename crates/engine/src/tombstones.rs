@@ -76,7 +76,10 @@ impl Tombstones {
             return Err(Damage::Checksum);
         }
         let (removed, hidings) = (word(12) as usize, word(16) as usize);
-        if Some(body.len()) != removed.checked_mul(4).and_then(|bytes| bytes.checked_add(hidings * 8))
+        if Some(body.len())
+            != removed
+                .checked_mul(4)
+                .and_then(|bytes| bytes.checked_add(hidings * 8))
         {
             return Err(Damage::Short);
         }
@@ -111,7 +114,9 @@ impl Tombstones {
         documents: u32,
     ) -> Result<Self, EngineError> {
         let path = dir.join(Layout::tombstones_name(file));
-        let bytes = disk.map(&path).map_err(|error| failed("read", &path, &error))?;
+        let bytes = disk
+            .map(&path)
+            .map_err(|error| failed("read", &path, &error))?;
         let read = Self::decode(&bytes).map_err(|damage| match damage {
             Damage::Newer(version) => EngineError::Refused(format!(
                 "{}: written by a newer version of this program (tombstone format {version}, this \
@@ -123,7 +128,11 @@ impl Tombstones {
                 path.display()
             )),
         })?;
-        let last = read.removed.iter().chain(read.hidings.iter().map(|(doc, _)| *doc)).max();
+        let last = read
+            .removed
+            .iter()
+            .chain(read.hidings.iter().map(|(doc, _)| *doc))
+            .max();
         if last.is_some_and(|doc| doc.0 >= documents) {
             return Err(EngineError::Corrupt(format!(
                 "{}: expected documents below {documents}, found a later one",

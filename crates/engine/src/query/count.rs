@@ -44,7 +44,13 @@ impl Count {
             .iter()
             .map(|filter| Plan::new(filter, &query.reader, query.now, u64::MAX, hasher))
             .collect();
-        Self { snapshot, plans, part: 0, walk: None, total: 0 }
+        Self {
+            snapshot,
+            plans,
+            part: 0,
+            walk: None,
+            total: 0,
+        }
     }
 
     fn step(&mut self, budget: &mut Budget) -> Result<CountStep, EngineError> {
@@ -76,7 +82,12 @@ impl Count {
         let mut walk = Vec::with_capacity(self.plans.len());
         for (number, plan) in self.plans.iter().enumerate() {
             if let Some(cursor) = PartCursor::open(plan, part)? {
-                walk.push(Walker { plan: number, cursor, head: None, done: false });
+                walk.push(Walker {
+                    plan: number,
+                    cursor,
+                    head: None,
+                    done: false,
+                });
             }
         }
         Ok(walk)
@@ -84,10 +95,17 @@ impl Count {
 
     /// Counts the documents that any cursor finds, each once. False if the budget ran out.
     fn walk_on(&mut self, part: &Part, budget: &mut Budget) -> Result<bool, EngineError> {
-        let Some(walk) = &mut self.walk else { return Ok(true) };
+        let Some(walk) = &mut self.walk else {
+            return Ok(true);
+        };
         loop {
-            for walker in walk.iter_mut().filter(|walker| walker.head.is_none() && !walker.done) {
-                let Some(plan) = self.plans.get(walker.plan) else { continue };
+            for walker in walk
+                .iter_mut()
+                .filter(|walker| walker.head.is_none() && !walker.done)
+            {
+                let Some(plan) = self.plans.get(walker.plan) else {
+                    continue;
+                };
                 match walker.cursor.advance(plan, part, budget)? {
                     Step::Yield => return Ok(false),
                     Step::End => walker.done = true,

@@ -77,7 +77,11 @@ impl Cursor {
                 }
             })
             .collect();
-        Self { snapshot, filters, more: false }
+        Self {
+            snapshot,
+            filters,
+            more: false,
+        }
     }
 
     fn step(&mut self, budget: &mut Budget) -> Result<QueryStep, EngineError> {
@@ -87,8 +91,11 @@ impl Cursor {
                     return Ok(QueryStep::Yield);
                 }
             }
-            let Some(next) =
-                self.filters.iter().filter_map(|filter| filter.head).min_by_key(|head| head.key)
+            let Some(next) = self
+                .filters
+                .iter()
+                .filter_map(|filter| filter.head)
+                .min_by_key(|head| head.key)
             else {
                 return Ok(QueryStep::End(self.completeness()));
             };
@@ -98,7 +105,9 @@ impl Cursor {
             }
             if wanted {
                 let part = stream::part(&self.snapshot, next.part)?;
-                return Ok(QueryStep::Event(self.snapshot.stored_event(part, next.doc)?));
+                return Ok(QueryStep::Event(
+                    self.snapshot.stored_event(part, next.doc)?,
+                ));
             }
             // A match that no filter may return any more: that is all there was to find out.
             self.more = true;
@@ -109,7 +118,11 @@ impl Cursor {
     }
 
     fn completeness(&self) -> Completeness {
-        let all = |wanted| self.filters.iter().all(|filter| filter.state == State::Done(wanted));
+        let all = |wanted| {
+            self.filters
+                .iter()
+                .all(|filter| filter.state == State::Done(wanted))
+        };
         match (self.more, all(Completeness::Finish)) {
             (true, _) => Completeness::More,
             (false, true) => Completeness::Finish,

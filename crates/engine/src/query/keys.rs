@@ -84,9 +84,19 @@ impl Backward {
             if let Some(to) = &range.to {
                 end = end.min(segment.first_at_or_after_key(to)?);
             }
-            parts.push(PartBackward { part: number, start, end, window: Vec::new() });
+            parts.push(PartBackward {
+                part: number,
+                start,
+                end,
+                window: Vec::new(),
+            });
         }
-        let mut backward = Self { snapshot, plan, heads: BinaryHeap::new(), parts };
+        let mut backward = Self {
+            snapshot,
+            plan,
+            heads: BinaryHeap::new(),
+            parts,
+        };
         for index in 0..backward.parts.len() {
             backward.find_head(index)?;
         }
@@ -94,7 +104,9 @@ impl Backward {
     }
 
     fn find_head(&mut self, index: usize) -> Result<(), EngineError> {
-        let Some(walk) = self.parts.get_mut(index) else { return Ok(()) };
+        let Some(walk) = self.parts.get_mut(index) else {
+            return Ok(());
+        };
         let part = stream::part(&self.snapshot, walk.part)?;
         while walk.window.is_empty() && walk.start < walk.end {
             let start = DocId(walk.end.0.saturating_sub(WINDOW_DOCUMENTS)).max(walk.start);

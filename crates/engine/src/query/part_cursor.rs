@@ -87,7 +87,10 @@ impl Field {
         segment: &Segment,
         terms: impl IntoIterator<Item = crate::segment::Term>,
     ) -> Result<Self, EngineError> {
-        let mut field = Self { lists: Vec::new(), total: 0 };
+        let mut field = Self {
+            lists: Vec::new(),
+            total: 0,
+        };
         for term in terms {
             if let Some(list) = segment.term(term)? {
                 field.total += u64::from(list.len);
@@ -110,7 +113,11 @@ impl Field {
         end: DocId,
     ) -> Result<Driver, EngineError> {
         if let [postings] = *self.lists.as_slice() {
-            let at = if start.0 == 0 { 0 } else { segment.seek(postings, 0, start)? };
+            let at = if start.0 == 0 {
+                0
+            } else {
+                segment.seek(postings, 0, start)?
+            };
             return Ok(Driver::List { postings, at });
         }
         Ok(Driver::Lists(Union::new(segment, &self.lists, start, end)?))
@@ -175,7 +182,9 @@ impl PartCursor {
             cursor.require(segment, tags, start, end)?;
             return Ok(Some(cursor));
         }
-        cursor.choose_driver(plan, segment, tags, start).map(|found| found.then_some(cursor))
+        cursor
+            .choose_driver(plan, segment, tags, start)
+            .map(|found| found.then_some(cursor))
     }
 
     /// Picks the cheapest field to drive by. False if nothing can match.
@@ -215,12 +224,16 @@ impl PartCursor {
             None => None,
         };
         let share = |field: &Option<Field>| {
-            field.as_ref().map_or(1.0, |field| (field.total as f64 / documents).min(1.0))
+            field
+                .as_ref()
+                .map_or(1.0, |field| (field.total as f64 / documents).min(1.0))
         };
         // How much of the part is walked until the limit is reached, if fields are independent.
         let selectivity = tags
             .iter()
-            .fold(share(&kinds) * share(&authors), |all, tag| all * tag.total as f64 / documents);
+            .fold(share(&kinds) * share(&authors), |all, tag| {
+                all * tag.total as f64 / documents
+            });
         let walked = (plan.wanted as f64 / (window * selectivity).max(1.0)).min(1.0);
 
         if let (Some(by_author), Some(by_kind), Some(all)) = (&authors, &kinds, &plan.authors) {
@@ -229,9 +242,14 @@ impl PartCursor {
             let expected = by_author.cost() * share(&kinds);
             let best = by_author.cost().min(by_kind.cost());
             if (best - expected) * walked > lookups {
-                let mut field = Field { lists: Vec::new(), total: 0 };
+                let mut field = Field {
+                    lists: Vec::new(),
+                    total: 0,
+                };
                 for key in &all.keys {
-                    let terms = wanted_kinds.iter().map(|kind| plan.hasher.author_kind(key, *kind));
+                    let terms = wanted_kinds
+                        .iter()
+                        .map(|kind| plan.hasher.author_kind(key, *kind));
                     let one = Field::resolve(segment, terms)?;
                     field.total += one.total;
                     field.lists.extend(one.lists);
@@ -247,11 +265,17 @@ impl PartCursor {
 
         let author_cost = authors.as_ref().map_or(f64::INFINITY, Field::cost);
         let kind_cost = kinds.as_ref().map_or(f64::INFINITY, Field::cost);
-        let tag = tags.iter().map(Field::cost).enumerate().min_by(|a, b| a.1.total_cmp(&b.1));
+        let tag = tags
+            .iter()
+            .map(Field::cost)
+            .enumerate()
+            .min_by(|a, b| a.1.total_cmp(&b.1));
         let tag_cost = tag.map_or(f64::INFINITY, |(_, cost)| cost);
         let scan_cost = window * SCAN_COST;
         let both_met = self.kinds.is_none() && plan.kinds.is_some();
-        let least = author_cost.min(tag_cost).min(if both_met { f64::INFINITY } else { kind_cost });
+        let least = author_cost
+            .min(tag_cost)
+            .min(if both_met { f64::INFINITY } else { kind_cost });
         if !both_met && scan_cost <= least {
             // The columns decide; tags, if any, leap.
         } else if author_cost <= least {
@@ -260,9 +284,12 @@ impl PartCursor {
                 self.driver = field.into_driver(segment, start, self.end)?;
             }
         } else if let (true, Some((index, _))) = (tag_cost <= least, tag) {
-            self.driver = tags.swap_remove(index).into_driver(segment, start, self.end)?;
+            self.driver = tags
+                .swap_remove(index)
+                .into_driver(segment, start, self.end)?;
             if both_met && let Some(field) = authors {
-                self.required.push(Union::new(segment, &field.lists, start, self.end)?);
+                self.required
+                    .push(Union::new(segment, &field.lists, start, self.end)?);
             }
         } else if let Some(field) = kinds {
             self.kinds = None;
@@ -281,7 +308,8 @@ impl PartCursor {
     ) -> Result<(), EngineError> {
         tags.sort_by_key(|field| field.total);
         for field in tags {
-            self.required.push(Union::new(segment, &field.lists, start, end)?);
+            self.required
+                .push(Union::new(segment, &field.lists, start, end)?);
         }
         Ok(())
     }
@@ -294,7 +322,8 @@ impl PartCursor {
         budget: &mut Budget,
     ) -> Result<Step, EngineError> {
         let segment = &*part.segment;
-        'proposed: while let Some(doc) = self.driver.current(segment)?.filter(|doc| *doc < self.end) {
+        'proposed: while let Some(doc) = self.driver.current(segment)?.filter(|doc| *doc < self.end)
+        {
             if budget.is_spent() {
                 return Ok(Step::Yield);
             }
@@ -338,14 +367,21 @@ impl PartCursor {
     }
 
     #[inline]
-    fn author_matches(&self, plan: &Plan, segment: &Segment, doc: DocId) -> Result<bool, EngineError> {
+    fn author_matches(
+        &self,
+        plan: &Plan,
+        segment: &Segment,
+        doc: DocId,
+    ) -> Result<bool, EngineError> {
         Ok(match &self.authors {
             AuthorCheck::Met => true,
             AuthorCheck::Few(ordinals) => ordinals.contains(&segment.author_ordinal(doc)?),
             AuthorCheck::Many(ordinals) => ordinals.contains(&segment.author_ordinal(doc)?),
             AuthorCheck::ByTerm => {
-                let term = segment.term_at(segment.author_ordinal(doc)?)?;
-                plan.authors.as_ref().is_some_and(|authors| authors.term_set.contains(&term))
+                let (term, _) = segment.term_at(segment.author_ordinal(doc)?)?;
+                plan.authors
+                    .as_ref()
+                    .is_some_and(|authors| authors.term_set.contains(&term))
             }
         })
     }
@@ -395,7 +431,9 @@ impl AuthorCheck {
 
 impl RightsHere {
     fn resolve(plan: &Plan, segment: &Segment) -> Result<Self, EngineError> {
-        let Rights::PartyTo(keys) = &plan.rights else { return Ok(Self::All) };
+        let Rights::PartyTo(keys) = &plan.rights else {
+            return Ok(Self::All);
+        };
         let mut here = Vec::with_capacity(keys.len());
         for (author, tagged) in keys {
             let ordinal = segment.term(*author)?.map(|list| list.ordinal);
@@ -407,14 +445,21 @@ impl RightsHere {
     /// Tells whether the reader may see the document, as [`hikyaku_store::Reader::may_read`] does.
     #[inline]
     fn allow(&self, segment: &Segment, doc: DocId) -> Result<bool, EngineError> {
-        let Self::PartyTo(keys) = self else { return Ok(true) };
+        let Self::PartyTo(keys) = self else {
+            return Ok(true);
+        };
         if !segment.flags(doc)?.contains(Flags::PRIVATE) {
             return Ok(true);
         }
         for (author, tagged) in keys {
             let wrote = segment.kind(doc)? == Kind::DIRECT_MESSAGE
                 && *author == Some(segment.author_ordinal(doc)?);
-            if wrote || tagged.map_or(Ok(false), |list| segment.holds(list, doc))? {
+            if wrote
+                || match tagged {
+                    Some(list) => segment.holds(*list, doc)?,
+                    None => false,
+                }
+            {
                 return Ok(true);
             }
         }

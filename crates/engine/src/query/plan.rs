@@ -56,14 +56,20 @@ impl Plan {
     ) -> Self {
         let authors = filter.authors.as_ref().map(|keys| {
             let terms: Vec<Term> = keys.iter().map(|key| hasher.author(key)).collect();
-            Authors { keys: keys.clone(), term_set: terms.iter().copied().collect(), terms }
+            Authors {
+                keys: keys.clone(),
+                term_set: terms.iter().copied().collect(),
+                terms,
+            }
         });
         let tags = filter
             .tags
             .iter()
             .map(|condition| {
                 let values = condition.values.iter();
-                values.map(|value| hasher.tag(condition.letter, value.as_bytes())).collect()
+                values
+                    .map(|value| hasher.tag(condition.letter, value.as_bytes()))
+                    .collect()
             })
             .collect();
         let rights = if reader.is_operator() {
@@ -73,7 +79,12 @@ impl Plan {
                 reader
                     .keys()
                     .iter()
-                    .map(|key| (hasher.author(key), hasher.tag(b'p', key.to_hex().as_bytes())))
+                    .map(|key| {
+                        (
+                            hasher.author(key),
+                            hasher.tag(b'p', key.to_hex().as_bytes()),
+                        )
+                    })
                     .collect(),
             )
         };

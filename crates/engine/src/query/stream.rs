@@ -94,7 +94,11 @@ impl FilterStream {
             };
             self.behind = Some(index);
             let number = self.opened.get(index).map_or(0, |(number, _)| *number);
-            return Ok(StreamStep::Match(Match { key, part: number, doc }));
+            return Ok(StreamStep::Match(Match {
+                key,
+                part: number,
+                doc,
+            }));
         }
     }
 
@@ -121,7 +125,10 @@ impl FilterStream {
 }
 
 fn newest(snapshot: &Snapshot, number: usize) -> u64 {
-    snapshot.parts.get(number).map_or(0, |part| part.segment.newest())
+    snapshot
+        .parts
+        .get(number)
+        .map_or(0, |part| part.segment.newest())
 }
 
 /// Returns a part of the snapshot by its index there.

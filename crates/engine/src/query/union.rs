@@ -39,7 +39,11 @@ impl Union {
         };
         let mut heads = Vec::with_capacity(lists.len());
         for &postings in lists {
-            let at = if start.0 == 0 { 0 } else { segment.seek(postings, 0, start)? };
+            let at = if start.0 == 0 {
+                0
+            } else {
+                segment.seek(postings, 0, start)?
+            };
             if at < postings.len {
                 let doc = segment.posting(postings, at)?;
                 if doc < end {

@@ -1,3 +1,0 @@
-//! The engine through its public interface.
-
-mod restart;

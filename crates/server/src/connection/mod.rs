@@ -1,0 +1,10 @@
+//! One WebSocket connection: its session, what it waits for, and what waits for it.
+
+mod answering;
+mod outbox;
+mod publishing;
+mod state;
+mod turn;
+
+pub(crate) use outbox::Gathered;
+pub(crate) use turn::Connection;

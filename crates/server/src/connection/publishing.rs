@@ -1,0 +1,253 @@
+//! One connection's events on their way into the store, and their OKs on the way back.
+//!
+//! What waits while a batch is checked becomes the next batch. Batches are handed to the store in
+//! the order they came, several may be there at the same time, and their OKs are sent in that order.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use hikyaku_event::{Event, KindClass};
+use hikyaku_relay::{Message, Publication, PublishOutcome, ok};
+use hikyaku_store::{Outcome, StoreError, Write};
+
+use crate::{
+    clock::unix_now,
+    metrics::{Count, Latency, WorkerMetrics},
+    worker::Worker,
+};
+
+/// Signature checks between two turns of the loop: about a millisecond.
+const CHECKS_PER_TURN: usize = 24;
+/// Bytes of events in flight before a connection is read on.
+const BYTES_MAX: usize = 8 * 1024 * 1024;
+
+type Checking = Pin<Box<dyn Future<Output = Writing>>>;
+type Writing = Pin<Box<dyn Future<Output = Vec<Message>>>>;
+
+/// One connection's events in flight.
+#[derive(Default)]
+pub(super) struct Publishing {
+    /// Received, and not yet looked at.
+    waiting: Vec<(Publication, Instant)>,
+    /// A batch whose signatures are being checked.
+    checking: Option<Checking>,
+    /// Batches that the store has, oldest first, with their events' number and bytes.
+    writing: VecDeque<(Writing, Size)>,
+    checking_size: Size,
+    in_flight: Size,
+}
+
+/// How much is in flight.
+#[derive(Debug, Clone, Copy, Default)]
+struct Size {
+    events: usize,
+    bytes: usize,
+}
+
+impl Publishing {
+    pub(super) fn push(&mut self, publication: Publication) {
+        self.in_flight.events += 1;
+        self.in_flight.bytes += publication.event.json().len();
+        self.waiting.push((publication, Instant::now()));
+    }
+
+    /// Tells whether everything has been answered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_flight.events == 0
+    }
+
+    pub(super) fn events_in_flight(&self) -> usize {
+        self.in_flight.events
+    }
+
+    /// Tells whether more may be taken from the client.
+    pub(super) fn has_room(&self, events_max: usize) -> bool {
+        self.in_flight.events < events_max && self.in_flight.bytes < BYTES_MAX
+    }
+
+    /// Goes on as far as it goes now, and hands over the OKs that are due.
+    pub(super) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        worker: &Rc<Worker>,
+        mut send: impl FnMut(Message),
+    ) {
+        loop {
+            if self.checking.is_none() && !self.waiting.is_empty() {
+                let batch = std::mem::take(&mut self.waiting);
+                self.checking_size = Size {
+                    events: batch.len(),
+                    bytes: batch.iter().map(|(p, _)| p.event.json().len()).sum(),
+                };
+                self.checking = Some(Box::pin(check(Rc::clone(worker), batch)));
+            }
+            let Some(Poll::Ready(writing)) = self.checking.as_mut().map(|c| c.as_mut().poll(cx))
+            else {
+                break;
+            };
+            self.checking = None;
+            self.writing.push_back((writing, self.checking_size));
+        }
+        while let Some((writing, size)) = self.writing.front_mut() {
+            let Poll::Ready(oks) = writing.as_mut().poll(cx) else {
+                return;
+            };
+            self.in_flight.events -= size.events;
+            self.in_flight.bytes -= size.bytes;
+            self.writing.pop_front();
+            oks.into_iter().for_each(&mut send);
+        }
+        if self.writing.capacity() > 4 {
+            self.writing = VecDeque::new();
+        }
+    }
+}
+
+/// What is known about an event of a batch.
+enum Verdict {
+    Known,
+    WrongSignature,
+    /// To be written, as the next element of the batch for the store.
+    Write,
+    /// To be delivered, as the next of the ephemeral ones.
+    Deliver,
+}
+
+/// Checks a batch, hands it to the store and to the workers, and returns what answers it.
+///
+/// What the store has already costs no signature check.
+async fn check(worker: Rc<Worker>, batch: Vec<(Publication, Instant)>) -> Writing {
+    let ids: Vec<_> = batch.iter().map(|(p, _)| p.event.id()).collect();
+    let known = match worker.reader.contains(&ids).await {
+        Ok(known) => known,
+        Err(error) => {
+            let oks = batch
+                .iter()
+                .map(|(p, at)| {
+                    answer(
+                        &worker.metrics,
+                        &p.event,
+                        *at,
+                        PublishOutcome::Failed(&error),
+                    )
+                })
+                .collect();
+            return Box::pin(std::future::ready(oks));
+        }
+    };
+    let mut verdicts = Vec::with_capacity(batch.len());
+    let mut checks = 0;
+    for ((publication, _), known) in batch.iter().zip(known) {
+        let event = &publication.event;
+        verdicts.push(if known {
+            Verdict::Known
+        } else {
+            if checks == CHECKS_PER_TURN {
+                tokio::task::yield_now().await;
+                checks = 0;
+            }
+            checks += 1;
+            if worker.verifier.borrow_mut().verify(event).is_err() {
+                Verdict::WrongSignature
+            } else if event.kind().class() == KindClass::Ephemeral {
+                Verdict::Deliver
+            } else {
+                Verdict::Write
+            }
+        });
+    }
+    let chosen = |wanted: fn(&Verdict) -> bool| {
+        batch
+            .iter()
+            .zip(&verdicts)
+            .filter(move |(_, verdict)| wanted(verdict))
+            .map(|((publication, _), _)| publication)
+    };
+    let writes: Vec<_> = chosen(|v| matches!(v, Verdict::Write))
+        .map(|p| Write::Event {
+            event: Arc::clone(&p.event),
+            vanish: p.vanish,
+        })
+        .collect();
+    let ephemeral: Arc<[_]> = chosen(|v| matches!(v, Verdict::Deliver))
+        .map(|p| Arc::clone(&p.event))
+        .collect();
+    // The call itself hands the events over, so batches stay in order.
+    let written = (!writes.is_empty()).then(|| worker.store.write(writes, unix_now()));
+    let delivered = (!ephemeral.is_empty()).then(|| worker.deliver_everywhere(&ephemeral));
+    Box::pin(async move {
+        let written = match written {
+            Some(written) => written.await,
+            None => Ok(Vec::new()),
+        };
+        let delivered = match delivered {
+            Some(delivered) => delivered.await,
+            None => Vec::new(),
+        };
+        answers(&worker.metrics, &batch, &verdicts, &written, &delivered)
+    })
+}
+
+/// Makes the OKs of a batch, in its order.
+fn answers(
+    metrics: &WorkerMetrics,
+    batch: &[(Publication, Instant)],
+    verdicts: &[Verdict],
+    written: &Result<Vec<Outcome>, StoreError>,
+    delivered: &[u64],
+) -> Vec<Message> {
+    let mut outcomes = written.as_ref().map(|outcomes| outcomes.iter());
+    let mut delivered = delivered.iter();
+    let missing =
+        StoreError::Stopped("the store answered for fewer events than it was given".into());
+    batch
+        .iter()
+        .zip(verdicts)
+        .map(|((publication, at), verdict)| {
+            let outcome = match verdict {
+                Verdict::Known => PublishOutcome::Written(Outcome::Duplicate),
+                Verdict::WrongSignature => PublishOutcome::WrongSignature,
+                Verdict::Deliver => PublishOutcome::Delivered {
+                    listeners: delivered.next().copied().unwrap_or_default(),
+                },
+                Verdict::Write => match &mut outcomes {
+                    Ok(outcomes) => match outcomes.next() {
+                        Some(outcome) => PublishOutcome::Written(*outcome),
+                        None => PublishOutcome::Failed(&missing),
+                    },
+                    Err(error) => PublishOutcome::Failed(error),
+                },
+            };
+            answer(metrics, &publication.event, *at, outcome)
+        })
+        .collect()
+}
+
+fn answer(
+    metrics: &WorkerMetrics,
+    event: &Event,
+    received: Instant,
+    outcome: PublishOutcome<'_>,
+) -> Message {
+    let count = match outcome {
+        PublishOutcome::Written(outcome) => match outcome {
+            Outcome::Duplicate => Count::EventsDuplicate,
+            Outcome::Superseded => Count::EventsSuperseded,
+            Outcome::Refused(_) => Count::EventsRefused,
+            Outcome::Stored(_) | Outcome::Done | Outcome::Absent => Count::EventsStored,
+        },
+        PublishOutcome::WrongSignature => Count::EventsWrongSignature,
+        PublishOutcome::Delivered { listeners: 0 } => Count::EventsMuted,
+        PublishOutcome::Delivered { .. } => Count::EventsDelivered,
+        PublishOutcome::Failed(_) => Count::EventsFailed,
+    };
+    metrics.add(count, 1);
+    metrics.record(Latency::Publish, received.elapsed());
+    ok(&event.id(), outcome)
+}

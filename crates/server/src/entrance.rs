@@ -1,0 +1,151 @@
+//! Where connections come in: accepted, counted, spoken to in HTTP, and served as WebSockets.
+
+use std::{io, net::IpAddr, rc::Rc, time::Duration};
+
+use hikyaku_relay::Session;
+use tokio::net::{TcpListener, TcpStream};
+
+use crate::{
+    address::AddressPermit,
+    connection::Connection,
+    http,
+    metrics::Count,
+    worker::{ConnectionPermit, Worker},
+};
+
+/// How long to wait after a failure to accept that will not pass at once (no descriptors left).
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a client hears that is one too many.
+const REFUSAL: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\
+    connection: close\r\nretry-after: 60\r\n\r\n";
+
+/// Accepts connections; never returns.
+pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => admit(&worker, stream, peer.ip()),
+            Err(error) if is_of_one_connection(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "connection not accepted");
+                tokio::time::sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Tells errors of the connection that was to be accepted from those of accepting.
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::Interrupted
+    )
+}
+
+/// Counts the connection and serves it, or refuses it. A trusted proxy's connections count for the
+/// clients it speaks for, which are known only when it has named them.
+fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: IpAddr) {
+    let shared = &worker.shared;
+    let is_proxy = shared
+        .config
+        .trusted_proxies
+        .iter()
+        .any(|range| range.contains(peer));
+    let permits = shared.admit().and_then(|connection| {
+        if is_proxy {
+            return Some((connection, None));
+        }
+        Some((connection, Some(shared.addresses.enter(peer)?)))
+    });
+    let Some(permits) = permits else {
+        worker.metrics.add(Count::ConnectionsRefused, 1);
+        // A courtesy: whether it arrives is not our concern.
+        let _ = stream.try_write(REFUSAL);
+        return;
+    };
+    // Answers are gathered before they are written: there is nothing for the system to wait for.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "delay not switched off");
+    }
+    tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer, permits));
+}
+
+async fn serve(
+    worker: Rc<Worker>,
+    stream: TcpStream,
+    peer: IpAddr,
+    (permit, address): (ConnectionPermit, Option<AddressPermit>),
+) {
+    // Boxed, so that what HTTP needed is gone while the WebSocket lasts.
+    let upgraded = Box::pin(http::serve(
+        stream,
+        peer,
+        address,
+        &worker.shared.site,
+        &worker.shared.addresses,
+        &worker.shared.config,
+    ))
+    .await;
+    let Some(upgraded) = upgraded else {
+        return;
+    };
+    let Some(challenge) = challenge() else {
+        return;
+    };
+    let id = worker.next_connection();
+    tracing::debug!(connection = id, client = %upgraded.client, "connected");
+    let session = Session::new(worker.shared.relay.clone(), challenge);
+    let permits = (permit, upgraded.permit);
+    let connection = Rc::new(Connection::new(
+        &worker,
+        id,
+        session,
+        upgraded.stream,
+        permits,
+    ));
+    let presence = Presence::new(worker, id, connection);
+    presence
+        .connection
+        .run(&presence.worker, &upgraded.received)
+        .await;
+}
+
+/// A connection that the worker knows, until this is dropped: at its end, or by a panic in it.
+struct Presence {
+    worker: Rc<Worker>,
+    id: u64,
+    connection: Rc<Connection>,
+}
+
+impl Presence {
+    fn new(worker: Rc<Worker>, id: u64, connection: Rc<Connection>) -> Self {
+        worker.insert(id, Rc::clone(&connection));
+        worker.metrics.add(Count::ConnectionsOpened, 1);
+        Self {
+            worker,
+            id,
+            connection,
+        }
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.connection.abandon(&self.worker);
+        self.worker.remove(self.id);
+        self.worker.metrics.add(Count::ConnectionsClosed, 1);
+        tracing::debug!(connection = self.id, "disconnected");
+    }
+}
+
+/// Makes what a client must sign to show who it is (NIP-42).
+fn challenge() -> Option<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes)
+        .inspect_err(|error| tracing::error!(%error, "no randomness"))
+        .ok()?;
+    Some(data_encoding::HEXLOWER.encode(&bytes))
+}

@@ -1,0 +1,155 @@
+//! Which answer a request gets.
+
+use bytes::Bytes;
+use hikyaku_relay::RelayInformation;
+use http::{
+    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
+    header::{self, HeaderName},
+};
+use http_body_util::Full;
+
+use super::page;
+use crate::websocket::accept_key;
+
+/// Everything there is to be served: made once, shared by all.
+#[derive(Debug)]
+pub(crate) struct Site {
+    information: Bytes,
+    page: Bytes,
+}
+
+/// The answer to a request.
+pub(super) enum Answer {
+    /// Send this.
+    Respond(Response<Full<Bytes>>),
+    /// Send this, and the connection is a WebSocket.
+    Upgrade(Response<Full<Bytes>>),
+}
+
+impl Site {
+    pub(crate) fn new(information: &RelayInformation) -> Self {
+        Self {
+            information: information.to_json().into(),
+            page: page::render(information).into(),
+        }
+    }
+
+    pub(super) fn answer<B>(&self, request: &Request<B>) -> Answer {
+        if request.uri().path() != "/" {
+            return Answer::Respond(text(StatusCode::NOT_FOUND, "there is only /\n"));
+        }
+        if has_token(request.headers(), &header::UPGRADE, "websocket") {
+            return upgrade(request);
+        }
+        Answer::Respond(match *request.method() {
+            Method::OPTIONS => respond(StatusCode::NO_CONTENT, "text/plain", Bytes::new()),
+            Method::GET | Method::HEAD if wants_information(request.headers()) => respond(
+                StatusCode::OK,
+                "application/nostr+json",
+                self.information.clone(),
+            ),
+            Method::GET | Method::HEAD => {
+                let mut page = respond(
+                    StatusCode::OK,
+                    "text/html; charset=utf-8",
+                    self.page.clone(),
+                );
+                page.headers_mut().insert(
+                    header::CONTENT_SECURITY_POLICY,
+                    HeaderValue::from_static(page::CONTENT_SECURITY_POLICY),
+                );
+                page
+            }
+            _ => {
+                let mut refusal = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+                refusal.headers_mut().insert(
+                    header::ALLOW,
+                    HeaderValue::from_static("GET, HEAD, OPTIONS"),
+                );
+                refusal
+            }
+        })
+    }
+}
+
+/// Answers the opening handshake (RFC 6455 section 4.2).
+fn upgrade<B>(request: &Request<B>) -> Answer {
+    let headers = request.headers();
+    if headers
+        .get(header::SEC_WEBSOCKET_VERSION)
+        .map(HeaderValue::as_bytes)
+        != Some(b"13")
+    {
+        let mut refusal = text(StatusCode::UPGRADE_REQUIRED, "use WebSocket version 13\n");
+        refusal.headers_mut().insert(
+            header::SEC_WEBSOCKET_VERSION,
+            HeaderValue::from_static("13"),
+        );
+        return Answer::Respond(refusal);
+    }
+    let accept = headers
+        .get(header::SEC_WEBSOCKET_KEY)
+        .filter(|_| request.method() == Method::GET && request.version() == Version::HTTP_11)
+        .filter(|_| has_token(headers, &header::CONNECTION, "upgrade"))
+        .and_then(|key| accept_key(key.as_bytes()))
+        .and_then(|accept| HeaderValue::try_from(accept).ok());
+    let Some(accept) = accept else {
+        let refusal = text(StatusCode::BAD_REQUEST, "not a WebSocket handshake\n");
+        return Answer::Respond(refusal);
+    };
+    let mut response = Response::new(Full::default());
+    *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
+    response.headers_mut().extend([
+        (header::UPGRADE, HeaderValue::from_static("websocket")),
+        (header::CONNECTION, HeaderValue::from_static("Upgrade")),
+        (header::SEC_WEBSOCKET_ACCEPT, accept),
+    ]);
+    Answer::Upgrade(response)
+}
+
+/// Tells whether a comma-separated header has the token, in any case.
+fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|part| part.trim().eq_ignore_ascii_case(token))
+}
+
+fn wants_information(headers: &HeaderMap) -> bool {
+    headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|range| range.split(';').next())
+        .any(|media| media.trim().eq_ignore_ascii_case("application/nostr+json"))
+}
+
+pub(super) fn text(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
+    respond(
+        status,
+        "text/plain; charset=utf-8",
+        Bytes::from_static(body.as_bytes()),
+    )
+}
+
+/// Makes a response that pages of any origin may read, as NIP-11 demands.
+fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().extend(
+        [
+            (header::CONTENT_TYPE, content_type),
+            (header::ACCESS_CONTROL_ALLOW_ORIGIN, "*"),
+            (header::ACCESS_CONTROL_ALLOW_HEADERS, "*"),
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, HEAD, OPTIONS"),
+            (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+            // Caches must not mix up what the address shows to browsers and to clients.
+            (header::VARY, "Accept"),
+        ]
+        .map(|(name, value)| (name, HeaderValue::from_static(value))),
+    );
+    response
+}

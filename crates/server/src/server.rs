@@ -1,0 +1,249 @@
+//! The server: binds, starts the workers, and stands beside them until it is told to stop.
+
+use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc, thread, time::Duration};
+
+use hikyaku_relay::{RelayConfig, RelayUrls, UrlError};
+use hikyaku_store::EventStore;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::sync::{mpsc, watch};
+
+use crate::{
+    ServerConfig,
+    clock::unix_now,
+    http::Site,
+    metrics::{self, Metrics},
+    worker::{Shared, WorkerSeat},
+};
+
+/// Connections that wait to be accepted, for each worker.
+const BACKLOG: i32 = 1024;
+
+/// Why a server can't start, or has stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The address can't be listened on: in use, not ours, or not allowed.
+    #[error("can't listen on {address}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The configured public address is not one.
+    #[error("the public address is unusable")]
+    PublicUrl(#[from] UrlError),
+    /// The system refuses a thread, a timer, or randomness.
+    #[error("the system refuses what the server needs")]
+    System(#[source] io::Error),
+    /// A worker has stopped by itself: a defect. The others have been shut down.
+    #[error("{0} has stopped unexpectedly")]
+    Worker(String),
+}
+
+/// A relay that listens already, and serves once it is [run](Server::run).
+pub struct Server {
+    address: SocketAddr,
+    metrics_listener: Option<std::net::TcpListener>,
+    metrics: Metrics,
+    store: Arc<dyn EventStore>,
+    shared: Arc<Shared>,
+    seats: Vec<WorkerSeat>,
+    draining: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("address", &self.address)
+            .field("workers", &self.seats.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Server {
+    /// Binds the addresses. From here on clients can connect; they are served when [`Server::run`]
+    /// begins.
+    pub fn bind(config: ServerConfig, store: Arc<dyn EventStore>) -> Result<Self, ServerError> {
+        let workers = config
+            .workers
+            .or_else(|| thread::available_parallelism().ok())
+            .map_or(1, NonZeroUsize::get);
+        let (address, listeners) = listen(config.listen, workers)?;
+        let metrics_listener = config
+            .metrics_listen
+            .map(|address| listen(address, 1))
+            .transpose()?
+            .and_then(|(_, listeners)| listeners.into_iter().next());
+        let relay = Arc::new(RelayConfig {
+            limits: config.limits.clone(),
+            urls: match &config.public_url {
+                Some(url) => RelayUrls::public(url)?,
+                None => RelayUrls::listening(address),
+            },
+        });
+        let mut information = config.information.clone();
+        information.limits = config.limits.clone();
+        let site = Site::new(&information);
+        let metrics = Metrics::new(workers, config.gauges.clone());
+        let seed =
+            getrandom::u64().map_err(|error| ServerError::System(io::Error::other(error)))?;
+        let (inbox_senders, inboxes): (Vec<_>, Vec<_>) =
+            (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        let shared = Arc::new(Shared::new(config, relay, site, inbox_senders, seed));
+        let (draining, draining_seen) = watch::channel(false);
+        let seats = listeners
+            .into_iter()
+            .zip(inboxes)
+            .zip(metrics.workers())
+            .map(|((listener, inbox), metrics)| WorkerSeat {
+                shared: Arc::clone(&shared),
+                store: Arc::clone(&store),
+                metrics: Arc::clone(metrics),
+                listener,
+                inbox,
+                draining: draining_seen.clone(),
+            })
+            .collect();
+        Ok(Self {
+            address,
+            metrics_listener,
+            metrics,
+            store,
+            shared,
+            seats,
+            draining,
+        })
+    }
+
+    /// Returns the address clients can connect to.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the address the metrics are read at, if they are.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics_listener.as_ref()?.local_addr().ok()
+    }
+
+    /// Returns the figures.
+    pub fn metrics(&self) -> Metrics {
+        self.metrics.clone()
+    }
+
+    /// Serves until `shutdown` resolves; then stops accepting, finishes the writes in flight, sends
+    /// their OKs, says goodbye (1001) to every client, and returns. `shutdown` is polled inside a
+    /// tokio runtime with all drivers, on the calling thread, which is none of the workers'.
+    pub fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let (stopped, mut any_stopped) = mpsc::unbounded_channel::<()>();
+        let mut threads = Vec::new();
+        for (index, seat) in self.seats.into_iter().enumerate() {
+            let farewell = Farewell(stopped.clone());
+            let thread = thread::Builder::new()
+                .name(format!("worker-{index}"))
+                .spawn(move || {
+                    let _farewell = farewell;
+                    seat.run()
+                })
+                .map_err(ServerError::System)?;
+            threads.push(thread);
+        }
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(ServerError::System)?;
+        runtime.block_on(async {
+            tokio::select! {
+                () = shutdown => tracing::info!("shutting down"),
+                _ = any_stopped.recv() => tracing::error!("a worker has stopped"),
+                () = serve_metrics(self.metrics_listener, self.metrics) => {}
+                () = sweep(&self.store, self.shared.config.sweep_interval) => {}
+            }
+        });
+        // Fails only if all workers are gone.
+        let _ = self.draining.send(true);
+        let mut result = Ok(());
+        for thread in threads {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            match thread.join() {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => result = Err(ServerError::System(error)),
+                Err(_) => result = Err(ServerError::Worker(name)),
+            }
+        }
+        result
+    }
+}
+
+/// Tells that a thread has ended, however it ended.
+struct Farewell(mpsc::UnboundedSender<()>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        // Nobody listens any more when the server shuts down.
+        let _ = self.0.send(());
+    }
+}
+
+/// Binds `count` listeners to one address, among which the system spreads the connections. Where it
+/// is to choose the port, the first listener's is everybody's.
+fn listen(
+    address: SocketAddr,
+    count: usize,
+) -> Result<(SocketAddr, Vec<std::net::TcpListener>), ServerError> {
+    let failed = |source| ServerError::Listen { address, source };
+    if address.port() != 0 {
+        // Listeners that share a port would share it with another server of the same user too. One
+        // that does not share finds out whether there is any.
+        socket(address, false).map_err(failed)?;
+    }
+    let mut bound = address;
+    let mut listeners = Vec::with_capacity(count);
+    for _ in 0..count {
+        let listener = socket(bound, true)
+            .and_then(|socket| {
+                socket.listen(BACKLOG)?;
+                socket.set_nonblocking(true)?;
+                Ok(std::net::TcpListener::from(socket))
+            })
+            .map_err(failed)?;
+        bound = listener.local_addr().map_err(failed)?;
+        listeners.push(listener);
+    }
+    Ok((bound, listeners))
+}
+
+fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(shared)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Answers the operator, if an address is set; never returns.
+async fn serve_metrics(listener: Option<std::net::TcpListener>, metrics: Metrics) {
+    match listener.map(tokio::net::TcpListener::from_std) {
+        Some(Ok(listener)) => metrics::serve(listener, metrics).await,
+        Some(Err(error)) => tracing::error!(%error, "no metrics"),
+        None => {}
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Removes what has expired, again and again; never returns.
+async fn sweep(store: &Arc<dyn EventStore>, interval: Duration) {
+    let mut timer = tokio::time::interval(interval);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        match store.sweep(unix_now()).await {
+            Ok(0) => {}
+            Ok(events) => tracing::info!(events, "removed what has expired"),
+            Err(error) => tracing::warn!(%error, "expired events not removed"),
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! A worker: one thread, one loop, and everything its connections need, shared with nobody.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use hashbrown::HashMap;
+use hikyaku_event::Verifier;
+use hikyaku_relay::{Action, LiveIndex, RelayConfig};
+use hikyaku_store::{EventStore, StoreReader};
+use tokio::{
+    runtime::{Builder, LocalOptions},
+    sync::{Notify, mpsc, watch},
+};
+
+use crate::{
+    ServerConfig,
+    address::AddressCounts,
+    connection::{Connection, Gathered},
+    entrance, feed,
+    feed::Delivery,
+    http::Site,
+    metrics::{Level, WorkerMetrics},
+};
+
+/// Bytes read from a socket at once. All connections of a worker read into one buffer in turn, so
+/// it may be large: what one read brings is one batch.
+const INPUT_BYTES: usize = 256 * 1024;
+
+/// What all workers share; nothing in it needs a lock.
+pub(crate) struct Shared {
+    pub(crate) config: ServerConfig,
+    pub(crate) relay: Arc<RelayConfig>,
+    pub(crate) site: Site,
+    pub(crate) addresses: Arc<AddressCounts>,
+    connections: AtomicUsize,
+    /// Where each worker takes what all workers must see.
+    pub(crate) inboxes: Vec<mpsc::UnboundedSender<Delivery>>,
+    /// Keys the live indexes; unknown to clients.
+    pub(crate) seed: u64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        config: ServerConfig,
+        relay: Arc<RelayConfig>,
+        site: Site,
+        inboxes: Vec<mpsc::UnboundedSender<Delivery>>,
+        seed: u64,
+    ) -> Self {
+        let addresses = AddressCounts::new(
+            config.connections_per_address_max,
+            config.unlimited_addresses.clone(),
+            seed,
+        );
+        Self {
+            addresses: Arc::new(addresses),
+            config,
+            relay,
+            site,
+            connections: AtomicUsize::new(0),
+            inboxes,
+            seed,
+        }
+    }
+
+    /// Counts one more connection, unless there are as many as there may be.
+    pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
+        if self.connections.fetch_add(1, Relaxed) >= self.config.connections_max {
+            self.connections.fetch_sub(1, Relaxed);
+            return None;
+        }
+        Some(ConnectionPermit {
+            shared: Arc::clone(self),
+        })
+    }
+}
+
+/// One counted connection; counted until it is dropped.
+pub(crate) struct ConnectionPermit {
+    shared: Arc<Shared>,
+}
+
+impl Drop for ConnectionPermit {
+    fn drop(&mut self) {
+        self.shared.connections.fetch_sub(1, Relaxed);
+    }
+}
+
+/// A point in a worker's coarse time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tick(u32);
+
+impl Tick {
+    /// Returns how many ticks have passed since then.
+    pub(crate) fn since(self, earlier: Self) -> u32 {
+        self.0.wrapping_sub(earlier.0)
+    }
+}
+
+/// How long silence is borne, in ticks.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    tick: Duration,
+    pub(crate) ping: u32,
+    pub(crate) close: u32,
+}
+
+impl Patience {
+    fn new(config: &ServerConfig) -> Self {
+        let shortest = config.ping_interval.min(config.close_timeout);
+        let tick = (shortest / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let ticks = |time: Duration| {
+            u32::try_from(time.as_millis().div_ceil(tick.as_millis())).unwrap_or(u32::MAX / 4)
+        };
+        Self {
+            tick,
+            ping: ticks(config.ping_interval),
+            close: ticks(config.close_timeout),
+        }
+    }
+}
+
+/// One worker.
+pub(crate) struct Worker {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Arc<dyn EventStore>,
+    pub(crate) reader: Box<dyn StoreReader>,
+    pub(crate) verifier: RefCell<Verifier>,
+    pub(crate) live: RefCell<LiveIndex>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) patience: Patience,
+    /// What every connection reads into, in turn.
+    pub(crate) input: RefCell<Box<[u8]>>,
+    /// What every connection gathers its writes in, in turn.
+    pub(crate) output: RefCell<Gathered>,
+    actions: Cell<Vec<Action>>,
+    connections: RefCell<HashMap<u64, Rc<Connection>, foldhash::fast::FixedState>>,
+    next_connection: Cell<u64>,
+    now: Cell<Tick>,
+    /// The last connection has ended.
+    empty: Notify,
+}
+
+/// What a worker's thread is given.
+pub(crate) struct WorkerSeat {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) store: Arc<dyn EventStore>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) listener: std::net::TcpListener,
+    pub(crate) inbox: mpsc::UnboundedReceiver<Delivery>,
+    /// Turns true when the server shuts down.
+    pub(crate) draining: watch::Receiver<bool>,
+}
+
+impl WorkerSeat {
+    /// Works on the current thread until the server shuts down.
+    pub(crate) fn run(self) -> io::Result<()> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build_local(LocalOptions::default())?;
+        runtime.block_on(self.work())
+    }
+
+    async fn work(mut self) -> io::Result<()> {
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        // The feed comes before the first query, so that nothing falls between them.
+        let committed = self.store.committed();
+        let worker = Rc::new(Worker::new(self.shared, self.store, self.metrics));
+        let feed = tokio::task::spawn_local(feed::committed(Rc::clone(&worker), committed));
+        tokio::task::spawn_local(feed::deliveries(Rc::clone(&worker), self.inbox));
+        tokio::task::spawn_local(Rc::clone(&worker).look_after_connections());
+        let entrance = tokio::task::spawn_local(entrance::accept(Rc::clone(&worker), listener));
+        let result = tokio::select! {
+            // An error means that the server itself is gone.
+            _ = self.draining.wait_for(|draining| *draining) => Ok(()),
+            _ = feed => Err(io::Error::other("the store has closed")),
+        };
+        entrance.abort();
+        // The listener closes when the task is gone.
+        let _ = entrance.await;
+        worker.drain().await;
+        result
+    }
+}
+
+impl Worker {
+    fn new(shared: Arc<Shared>, store: Arc<dyn EventStore>, metrics: Arc<WorkerMetrics>) -> Self {
+        Self {
+            reader: store.reader(),
+            store,
+            verifier: RefCell::new(Verifier::new()),
+            live: RefCell::new(LiveIndex::new(shared.seed)),
+            metrics,
+            patience: Patience::new(&shared.config),
+            input: RefCell::new(vec![0; INPUT_BYTES].into()),
+            output: RefCell::default(),
+            actions: Cell::default(),
+            connections: RefCell::default(),
+            next_connection: Cell::new(0),
+            now: Cell::new(Tick(0)),
+            empty: Notify::new(),
+            shared,
+        }
+    }
+
+    /// Returns the worker's coarse time.
+    pub(crate) fn now(&self) -> Tick {
+        self.now.get()
+    }
+
+    /// Lends the list for a session's actions, empty; to be given back.
+    pub(crate) fn take_actions(&self) -> Vec<Action> {
+        self.actions.take()
+    }
+
+    pub(crate) fn put_actions(&self, actions: Vec<Action>) {
+        debug_assert!(
+            actions.is_empty(),
+            "actions are carried out before the list is given back"
+        );
+        self.actions.set(actions);
+    }
+
+    /// Returns a number that no connection of this worker has had.
+    pub(crate) fn next_connection(&self) -> u64 {
+        let id = self.next_connection.get();
+        self.next_connection.set(id + 1);
+        id
+    }
+
+    pub(crate) fn connection(&self, id: u64) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(&id).cloned()
+    }
+
+    pub(crate) fn insert(&self, id: u64, connection: Rc<Connection>) {
+        let mut connections = self.connections.borrow_mut();
+        connections.insert(id, connection);
+        self.metrics.set(Level::Connections, connections.len());
+    }
+
+    pub(crate) fn remove(&self, id: u64) {
+        let mut connections = self.connections.borrow_mut();
+        connections.remove(&id);
+        self.metrics.set(Level::Connections, connections.len());
+        if connections.is_empty() {
+            self.empty.notify_waiters();
+        }
+    }
+
+    fn all_connections(&self) -> Vec<Rc<Connection>> {
+        self.connections.borrow().values().cloned().collect()
+    }
+
+    /// Keeps the coarse time, and looks after silent clients: one timer for all of them.
+    async fn look_after_connections(self: Rc<Self>) {
+        let mut timer = tokio::time::interval(self.patience.tick);
+        // A worker that was held up must not take its clients for silent.
+        timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            timer.tick().await;
+            self.now.set(Tick(self.now.get().0.wrapping_add(1)));
+            let mut waiting = (0, 0, 0);
+            for connection in self.connections.borrow().values() {
+                let (queries, publications, bytes) = connection.look_after(&self);
+                waiting.0 += queries;
+                waiting.1 += publications;
+                waiting.2 += bytes;
+            }
+            self.metrics.set(Level::QueriesRunning, waiting.0);
+            self.metrics.set(Level::PublicationsInFlight, waiting.1);
+            self.metrics.set(Level::BytesQueued, waiting.2);
+        }
+    }
+
+    /// Ends all connections with their due: answers to what was published, and a goodbye.
+    async fn drain(&self) {
+        for connection in self.all_connections() {
+            connection.drain(self);
+        }
+        let emptied = async {
+            loop {
+                let emptied = self.empty.notified();
+                if self.connections.borrow().is_empty() {
+                    return;
+                }
+                emptied.await;
+            }
+        };
+        let _ = tokio::time::timeout(self.shared.config.drain_timeout, emptied).await;
+        let left = self.connections.borrow().len();
+        if left > 0 {
+            tracing::warn!(connections = left, "connections cut off by the shutdown");
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The server through its public interface: real sockets on loopback, real WebSocket clients.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::float_cmp,
+    reason = "test code: a broken assumption shall panic, and counts are small whole numbers"
+)]
+
+mod client;
+mod connections;
+mod gated_store;
+mod http;
+mod publishing;
+mod relay;
+mod shutdown;
+mod slow_readers;
+mod subscriptions;
+mod websocket;
+mod wire;

@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# Repeats one measurement, or all of them, on this machine: builds what it needs, starts relays on
+# loopback with data under target/bench, measures, stops them. Tables go to standard output, JSON to
+# target/bench/results.
+#
+# usage: bench/run.sh ROW...     rows: publish latency fanout query scale disk idle start all
+# environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+events=${EVENTS:-1000000}
+few=${FEW:-100000}
+work=$PWD/target/bench
+results=$work/results
+bench=target/release/hikyaku-bench
+hikyaku=target/release/hikyaku
+mkdir -p "$results"
+started=()
+
+finish() {
+  for pid in "${started[@]}"; do kill "$pid" 2>/dev/null || true; done
+  for pid in "${started[@]}"; do wait "$pid" 2>/dev/null || true; done
+  started=()
+}
+trap finish EXIT
+
+build() {
+  cargo build --release --locked -p hikyaku -p hikyaku-bench
+}
+
+build_khatru() {
+  command -v go >/dev/null || { echo "khatru needs Go (Debian: golang-go, 1.25 or later)" >&2; exit 1; }
+  (cd bench/peers/khatru && go build -o "$work/khatru" .)
+}
+
+# Prints the file with a corpus of so many events, made if it is not there.
+corpus() {
+  local file=$work/corpus-$1.jsonl
+  if [ ! -f "$file" ]; then
+    $bench generate --events "$1" >"$file.new"
+    mv "$file.new" "$file"
+  fi
+  echo "$file"
+}
+
+# listening PORT: waits until something accepts connections there.
+listening() {
+  for _ in $(seq 600); do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; then return; fi
+    sleep 0.1
+  done
+  echo "nothing listens on port $1; see $work/*.log" >&2
+  exit 1
+}
+
+# serve PORT FOLDER: our relay.
+serve() {
+  "$hikyaku" serve --data "$2" --listen "127.0.0.1:$1" 2>"$2.log" &
+  started+=($!)
+  listening "$1"
+}
+
+# serve_khatru PORT FOLDER: khatru on Badger.
+serve_khatru() {
+  "$work/khatru" --data "$2" --listen "127.0.0.1:$1" 2>"$2.log" &
+  started+=($!)
+  listening "$1"
+}
+
+# An empty folder of this name.
+empty() {
+  rm -rf "${work:?}/$1"
+  mkdir -p "$work/$1"
+  echo "$work/$1"
+}
+
+# stored EVENTS: prints the folder of a store with that corpus, filled if it is not.
+stored() {
+  local folder=$work/store-$1
+  if [ ! -f "$folder.filled" ]; then
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    serve 17790 "$folder"
+    $bench publish ws://127.0.0.1:17790 "$(corpus "$1")" --rounds 1 >&2
+    finish
+    touch "$folder.filled"
+  fi
+  echo "$folder"
+}
+
+# khatru looks at every stored deletion for each event it gets, so that a corpus with deletions would
+# flatter us: both get it without.
+publish() {
+  build_khatru
+  local file; file=$(corpus "$few")
+  serve 17777 "$(empty publish)"
+  serve_khatru 17778 "$(empty publish-khatru)"
+  $bench publish ws://127.0.0.1:17777 "$file" --vs ws://127.0.0.1:17778 --without-kind 5 \
+    --connections 4 --window 256 --events 50000 --rounds 5 --json "$results/publish.json"
+  finish
+}
+
+latency() {
+  serve 17777 "$(empty latency)"
+  $bench latency ws://127.0.0.1:17777 --disk "$work" --json "$results/latency.json"
+  finish
+}
+
+fanout() {
+  serve 17777 "$(empty fanout)"
+  $bench fanout ws://127.0.0.1:17777 --subscribers 200 --json "$results/fanout.json"
+  finish
+}
+
+query() {
+  local folder; folder=$(stored "$events")
+  serve 17777 "$folder"
+  $bench query ws://127.0.0.1:17777 "$(corpus "$events")" --strict --json "$results/query.json"
+  finish
+}
+
+# The same questions of a small store and of a large one.
+scale() {
+  local small large
+  small=$(stored "$few")
+  large=$(stored "$events")
+  serve 17777 "$small"
+  serve 17778 "$large"
+  $bench query ws://127.0.0.1:17777 "$(corpus "$few")" --vs ws://127.0.0.1:17778 \
+    --vs-corpus "$(corpus "$events")" --json "$results/scale.json"
+  finish
+}
+
+disk() {
+  local folder; folder=$(stored "$events")
+  "$hikyaku" compact --data "$folder"
+  $bench disk "$folder" "$(corpus "$events")" --json "$results/disk.json"
+}
+
+idle() {
+  ulimit -n "$(ulimit -Hn)"
+  serve 17777 "$(empty idle)"
+  $bench idle ws://127.0.0.1:17777 --connections 10000 --json "$results/idle.json"
+  finish
+}
+
+start() {
+  local folder; folder=$(stored "$events")
+  # A copy: what is published between the starts must not change what other rows measure.
+  rm -rf "$work/start"
+  cp -r "$folder" "$work/start"
+  $bench start --server "$hikyaku" --data "$work/start" --json "$results/start.json"
+  rm -rf "$work/start"
+}
+
+[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
+[ "$1" != all ] || set -- publish latency fanout query scale disk idle start
+build
+for row in "$@"; do
+  case $row in
+    publish | latency | fanout | query | scale | disk | idle | start) "$row" ;;
+    *) echo "unknown row: $row" >&2; exit 2 ;;
+  esac
+done

@@ -5,7 +5,7 @@ CARGO ?= cargo
 DATA ?= ./data
 LISTEN ?= 127.0.0.1:7777
 
-.PHONY: run build test prerequisites format lint unit
+.PHONY: run build test prerequisites format lint unit clients
 
 # A relay at ws://127.0.0.1:7777, data in ./data.
 run: build
@@ -28,3 +28,7 @@ lint:
 
 unit:
 	$(CARGO) test --workspace --locked
+
+# nostr-tools and nostr-sdk against this relay, or against RELAY_URL.
+clients:
+	@scripts/clients.sh

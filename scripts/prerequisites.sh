@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure that what building and testing need is there: Rust, a C compiler (libsecp256k1), and
-# whatever is named on the command line (command:package, e.g. node:nodejs). Missing Debian packages
-# are installed where that needs no password; otherwise this says what to install.
+# whatever is named on the command line (COMMAND:PACKAGE, or COMMAND/MODULE:PACKAGE for a module of
+# Python). Missing Debian packages are installed where that needs no password; otherwise this says
+# what to install.
 set -euo pipefail
 
 if ! command -v cargo >/dev/null; then
@@ -9,9 +10,15 @@ if ! command -v cargo >/dev/null; then
   exit 1
 fi
 
+has() {
+  case $1 in
+    */*) "${1%%/*}" -c "import ${1#*/}" 2>/dev/null ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
 missing=()
 for need in cc:gcc "$@"; do
-  command -v "${need%%:*}" >/dev/null || missing+=("${need#*:}")
+  has "${need%%:*}" || missing+=("${need#*:}")
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 

@@ -3,14 +3,16 @@
 //! Each filter is registered under the values of its most selective field, as a posting in an
 //! inverted index of filters. An event looks up its own values there and asks only the filters it
 //! finds: what a subscription costs an event that it does not want is nothing. The idea is strfry's;
-//! the pairing with kinds is added because one author's reactions are of no interest to the
-//! thousands who follow the notes.
+//! two things are added. Filters of few kinds are registered by value and kind together, because one
+//! author's reactions are of no interest to the thousands who follow the notes. And a posting that
+//! says all there is in its filter is not asked again: looking for the author in each of a thousand
+//! follow lists would cost more than all the rest.
 
 use std::{cmp::Reverse, hash::BuildHasher, sync::Arc};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable, hash_table::Entry};
-use hikyaku_event::{Event, EventId, Filter, Kind, PublicKey, TagCondition};
+use hikyaku_event::{Event, EventId, Filter, Kind, PublicKey, TagCondition, Timestamp};
 
 use crate::SubscriptionKey;
 
@@ -31,35 +33,46 @@ pub struct ListenerKey {
 #[derive(Debug)]
 pub struct LiveIndex {
     hasher: FixedState,
+    /// Another function of the same values, for the second half of a [`TermHash`].
+    second_hasher: FixedState,
     listeners: HashMap<ListenerKey, Slot, FixedState>,
     slots: Vec<Option<Listener>>,
     free: Vec<Slot>,
-    /// Terms by their hash. Two terms of one hash share a list: every find is verified.
-    postings: HashTable<(u64, Postings)>,
+    postings: HashTable<(TermHash, Postings)>,
     /// How many filters are registered under tags of each letter: an event's tags of other letters
     /// need not be looked up.
     tag_filters: [u32; 128],
     /// The number of the event being matched: a listener that has it was found already.
     round: u64,
     /// The terms of the event being matched.
-    terms: Vec<u64>,
+    terms: Vec<TermHash>,
 }
 
 /// The place of a listener in `slots`.
 type Slot = u32;
 
+/// What stands for a term: 128 bits, of which no two terms share all.
+type TermHash = (u64, u64);
+
 #[derive(Debug)]
 struct Listener {
     key: ListenerKey,
     filters: Arc<[Filter]>,
+    /// The earliest and the latest `created_at` of all its filters, if they agree.
+    times: Option<(Timestamp, Timestamp)>,
     round: u64,
 }
 
-/// The listeners under one term, ascending; most terms have one.
+/// A listener under a term, and whether an event with the term needs nothing more than the right
+/// time to match it: the slot, and that as the lowest bit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Posting(u32);
+
+/// The postings of one term, ascending, one per listener; most terms have one.
 #[derive(Debug)]
 enum Postings {
-    One(Slot),
-    Many(Vec<Slot>),
+    One(Posting),
+    Many(Vec<Posting>),
 }
 
 /// What filters are registered under.
@@ -80,6 +93,7 @@ impl LiveIndex {
         let hasher = FixedState::with_seed(seed);
         Self {
             listeners: HashMap::with_hasher(hasher.clone()),
+            second_hasher: FixedState::with_seed(hasher.hash_one(seed)),
             hasher,
             slots: Vec::new(),
             free: Vec::new(),
@@ -97,13 +111,14 @@ impl LiveIndex {
             self.slots.push(None);
             (self.slots.len() - 1) as Slot
         });
-        for hash in self.filter_terms(&filters) {
-            match self
-                .postings
-                .entry(hash, |(term, _)| *term == hash, |(term, _)| *term)
-            {
-                Entry::Occupied(mut entry) => entry.get_mut().1.insert(slot),
-                Entry::Vacant(entry) => drop(entry.insert((hash, Postings::One(slot)))),
+        for (term, decides) in self.filter_terms(&filters) {
+            let posting = Posting::new(slot, decides);
+            let found = |(known, _): &(TermHash, Postings)| *known == term;
+            match self.postings.entry(term.0, found, |(term, _)| term.0) {
+                Entry::Occupied(mut entry) => entry.get_mut().1.insert(posting),
+                Entry::Vacant(entry) => {
+                    entry.insert((term, Postings::One(posting)));
+                }
             }
         }
         self.count_tag_filters(&filters, |count| *count += 1);
@@ -111,6 +126,7 @@ impl LiveIndex {
         if let Some(place) = self.slots.get_mut(slot as usize) {
             *place = Some(Listener {
                 key,
+                times: common_times(&filters),
                 filters,
                 round: 0,
             });
@@ -126,8 +142,10 @@ impl LiveIndex {
             return;
         };
         self.free.push(slot);
-        for hash in self.filter_terms(&listener.filters) {
-            if let Ok(mut entry) = self.postings.find_entry(hash, |(term, _)| *term == hash)
+        for (term, _) in self.filter_terms(&listener.filters) {
+            if let Ok(mut entry) = self
+                .postings
+                .find_entry(term.0, |(known, _)| *known == term)
                 && entry.get_mut().1.remove(slot)
             {
                 entry.remove();
@@ -142,17 +160,18 @@ impl LiveIndex {
         let mut terms = std::mem::take(&mut self.terms);
         self.event_terms(event, &mut terms);
         self.round += 1;
-        for hash in terms.drain(..) {
-            let Some((_, postings)) = self.postings.find(hash, |(term, _)| *term == hash) else {
+        for term in terms.drain(..) {
+            let Some((_, postings)) = self.postings.find(term.0, |(known, _)| *known == term)
+            else {
                 continue;
             };
-            for &slot in postings.slots() {
-                let Some(Some(listener)) = self.slots.get_mut(slot as usize) else {
+            for posting in postings.as_slice() {
+                let Some(Some(listener)) = self.slots.get_mut(posting.slot() as usize) else {
                     continue;
                 };
                 if listener.round != self.round {
                     listener.round = self.round;
-                    if listener.filters.iter().any(|filter| filter.matches(event)) {
+                    if listener.wants(event, posting.decides()) {
                         found(listener.key);
                     }
                 }
@@ -171,49 +190,72 @@ impl LiveIndex {
         self.listeners.is_empty()
     }
 
-    /// Returns the hashes of the terms that these filters are registered under, each once.
-    fn filter_terms(&self, filters: &[Filter]) -> Vec<u64> {
-        let mut hashes = Vec::new();
-        for filter in filters.iter().filter(|filter| !filter.matches_nothing()) {
-            self.push_filter_terms(filter, &mut hashes);
-        }
-        hashes.sort_unstable();
-        hashes.dedup();
-        hashes
+    fn hash(&self, term: &Term<'_>) -> TermHash {
+        (
+            self.hasher.hash_one(term),
+            self.second_hasher.hash_one(term),
+        )
     }
 
-    fn push_filter_terms(&self, filter: &Filter, hashes: &mut Vec<u64>) {
+    /// Returns the terms that these filters are registered under, ascending, each once, and whether
+    /// having it decides that an event is wanted, time aside.
+    fn filter_terms(&self, filters: &[Filter]) -> Vec<(TermHash, bool)> {
+        let mut terms = Vec::new();
+        let times_agree = common_times(filters).is_some();
+        for filter in filters.iter().filter(|filter| !filter.matches_nothing()) {
+            self.push_filter_terms(filter, times_agree, &mut terms);
+        }
+        // Of two filters under one term it is enough if one is decided by it.
+        terms.sort_unstable_by_key(|(term, decides)| (*term, Reverse(*decides)));
+        terms.dedup_by_key(|(term, _)| *term);
+        terms
+    }
+
+    fn push_filter_terms(
+        &self,
+        filter: &Filter,
+        times_agree: bool,
+        terms: &mut Vec<(TermHash, bool)>,
+    ) {
         let paired = filter
             .kinds
             .as_deref()
             .filter(|kinds| kinds.len() <= PAIRED_KINDS_MAX);
-        let mut push = |term: Term<'_>| hashes.push(self.hasher.hash_one(term));
+        let by_kind_too = filter.kinds.is_none() || paired.is_some();
+        let mut push =
+            |term: Term<'_>, decides| terms.push((self.hash(&term), decides && times_agree));
         if let Some(ids) = &filter.ids {
+            let decides =
+                filter.authors.is_none() && filter.kinds.is_none() && filter.tags.is_empty();
             for id in ids {
-                push(Term::Id(id));
+                push(Term::Id(id), decides);
             }
         } else if let Some(authors) = &filter.authors {
+            let decides = by_kind_too && filter.tags.is_empty();
             for author in authors {
-                for_kinds(paired, |kind| push(Term::Author(author, kind)));
+                for_kinds(paired, |kind| push(Term::Author(author, kind), decides));
             }
         } else if let Some(tag) = chosen_tag(filter) {
+            let decides = by_kind_too && filter.tags.len() == 1;
             for value in &tag.values {
-                for_kinds(paired, |kind| push(Term::Tag(tag.letter, value, kind)));
+                for_kinds(paired, |kind| {
+                    push(Term::Tag(tag.letter, value, kind), decides);
+                });
             }
         } else if let Some(kinds) = &filter.kinds {
             for kind in kinds {
-                push(Term::Kind(*kind));
+                push(Term::Kind(*kind), true);
             }
         } else {
-            push(Term::Any);
+            push(Term::Any, true);
         }
     }
 
-    /// Collects the hashes of the terms whose filters may want this event, each once: a tag that an
-    /// event repeats a thousand times is looked up once.
-    fn event_terms(&self, event: &Event, hashes: &mut Vec<u64>) {
+    /// Collects the terms whose filters may want this event, each once: a tag that an event repeats
+    /// a thousand times is looked up once.
+    fn event_terms(&self, event: &Event, terms: &mut Vec<TermHash>) {
         let kind = event.kind();
-        let mut push = |term: Term<'_>| hashes.push(self.hasher.hash_one(term));
+        let mut push = |term: Term<'_>| terms.push(self.hash(&term));
         push(Term::Id(&event.id()));
         push(Term::Author(&event.pubkey(), None));
         push(Term::Author(&event.pubkey(), Some(kind)));
@@ -221,11 +263,8 @@ impl LiveIndex {
         push(Term::Any);
         for tag in event.tags() {
             let Some(letter) = tag.letter() else { continue };
-            if self
-                .tag_filters
-                .get(usize::from(letter))
-                .is_none_or(|count| *count == 0)
-            {
+            let filters = self.tag_filters.get(usize::from(letter));
+            if filters.is_none_or(|count| *count == 0) {
                 continue;
             }
             if let Some(value) = tag.value() {
@@ -233,8 +272,8 @@ impl LiveIndex {
                 push(Term::Tag(letter, &value, Some(kind)));
             }
         }
-        hashes.sort_unstable();
-        hashes.dedup();
+        terms.sort_unstable();
+        terms.dedup();
     }
 
     fn count_tag_filters(&mut self, filters: &[Filter], change: impl Fn(&mut u32)) {
@@ -273,21 +312,57 @@ fn chosen_tag(filter: &Filter) -> Option<&TagCondition> {
         .min_by_key(|tag| (Reverse(selectivity(tag.letter)), tag.values.len()))
 }
 
+/// Returns the time range that all filters share, if they do.
+fn common_times(filters: &[Filter]) -> Option<(Timestamp, Timestamp)> {
+    let mut times = filters.iter().map(|filter| {
+        (
+            filter.since.unwrap_or(Timestamp::MIN),
+            filter.until.unwrap_or(Timestamp::MAX),
+        )
+    });
+    let first = times.next()?;
+    times.all(|other| other == first).then_some(first)
+}
+
+impl Listener {
+    /// Tells whether one of the filters matches; `decided` if it is down to the time.
+    fn wants(&self, event: &Event, decided: bool) -> bool {
+        match self.times {
+            Some((since, until)) if decided => (since..=until).contains(&event.created_at()),
+            _ => self.filters.iter().any(|filter| filter.matches(event)),
+        }
+    }
+}
+
+impl Posting {
+    const fn new(slot: Slot, decides: bool) -> Self {
+        Self(slot << 1 | decides as u32)
+    }
+
+    const fn slot(self) -> Slot {
+        self.0 >> 1
+    }
+
+    const fn decides(self) -> bool {
+        self.0 & 1 == 1
+    }
+}
+
 impl Postings {
-    fn slots(&self) -> &[Slot] {
+    fn as_slice(&self) -> &[Posting] {
         match self {
-            Self::One(slot) => std::slice::from_ref(slot),
-            Self::Many(slots) => slots,
+            Self::One(posting) => std::slice::from_ref(posting),
+            Self::Many(postings) => postings,
         }
     }
 
-    fn insert(&mut self, slot: Slot) {
+    /// Adds a listener that is not there yet.
+    fn insert(&mut self, posting: Posting) {
         match self {
-            Self::One(only) => *self = Self::Many(vec![slot.min(*only), slot.max(*only)]),
-            Self::Many(slots) => {
-                if let Err(place) = slots.binary_search(&slot) {
-                    slots.insert(place, slot);
-                }
+            Self::One(only) => *self = Self::Many(vec![posting.min(*only), posting.max(*only)]),
+            Self::Many(postings) => {
+                let place = postings.partition_point(|other| *other < posting);
+                postings.insert(place, posting);
             }
         }
     }
@@ -295,13 +370,63 @@ impl Postings {
     /// Removes a listener; tells whether none is left.
     fn remove(&mut self, slot: Slot) -> bool {
         match self {
-            Self::One(only) => *only == slot,
-            Self::Many(slots) => {
-                if let Ok(place) = slots.binary_search(&slot) {
-                    slots.remove(place);
+            Self::One(only) => only.slot() == slot,
+            Self::Many(postings) => {
+                if let Ok(place) = postings.binary_search_by_key(&slot, |posting| posting.slot()) {
+                    postings.remove(place);
                 }
-                slots.is_empty()
+                postings.is_empty()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn removing_every_subscription_leaves_nothing_behind() {
+        let filters = [
+            r#"{"ids":["0000000000000000000000000000000000000000000000000000000000000001"]}"#,
+            r#"{"authors":["0000000000000000000000000000000000000000000000000000000000000001"]}"#,
+            r##"{"#t":["a","b"],"#e":["c"],"kinds":[1,2]}"##,
+            r##"{"#t":["a"]}"##,
+            r#"{"kinds":[1,2,3,4,5]}"#,
+            r#"{"kinds":[]}"#,
+            r#"{"since":1}"#,
+        ]
+        .map(|json| Filter::parse(json.as_bytes()).unwrap());
+        let key = |number| ListenerKey {
+            connection: number,
+            subscription: SubscriptionKey(0),
+        };
+        let mut index = LiveIndex::new(1);
+        for number in 0..10 {
+            index.insert(key(number), filters.to_vec().into());
+            index.insert(key(number), filters.to_vec().into());
+        }
+        assert_eq!(index.len(), 10);
+        for number in (0..10).rev() {
+            index.remove(key(number));
+            index.remove(key(number));
+        }
+        assert!(index.is_empty());
+        assert!(index.postings.is_empty());
+        assert!(index.slots.iter().all(Option::is_none));
+        assert_eq!(index.free.len(), index.slots.len());
+        assert_eq!(index.tag_filters, [0; 128]);
+    }
+
+    #[test]
+    fn of_several_tags_the_most_selective_is_chosen() {
+        let chosen = |json: &str| {
+            let filter = Filter::parse(json.as_bytes()).unwrap();
+            chosen_tag(&filter).map(|tag| char::from(tag.letter))
+        };
+        assert_eq!(chosen("{}"), None);
+        assert_eq!(chosen(r##"{"#t":["a"],"#p":["b","c"]}"##), Some('p'));
+        assert_eq!(chosen(r##"{"#p":["b"],"#e":["c","d"]}"##), Some('e'));
+        assert_eq!(chosen(r##"{"#t":["a","b"],"#l":["c"]}"##), Some('l'));
     }
 }

@@ -135,6 +135,38 @@ impl Layout {
         Some(layout)
     }
 
+    /// Returns how long each section is, with what pads it, for those who watch the size.
+    #[cfg(any(test, feature = "testing"))]
+    pub(super) fn section_lens(&self) -> Vec<(&'static str, usize)> {
+        let sections = [
+            ("header", 0),
+            ("ids", self.ids),
+            ("created_at", self.created_at),
+            ("sequences", self.sequences),
+            ("positions", self.positions),
+            ("kinds", self.kinds),
+            ("flags", self.flags),
+            ("expiring docs", self.expiring_docs),
+            ("expiry times", self.expiry_times),
+            ("id table", self.id_table),
+            ("id entries", self.id_entries),
+            ("dictionary", self.dictionary),
+            ("term table", self.term_table),
+            ("authors", self.authors),
+            ("postings", self.postings),
+            ("checksums", self.checksums),
+        ];
+        let ends = sections
+            .iter()
+            .skip(1)
+            .map(|(_, start)| *start)
+            .chain([self.end]);
+        let sections = sections.iter().zip(ends);
+        sections
+            .map(|((name, start), end)| (*name, end - start))
+            .collect()
+    }
+
     /// Returns the number of blocks.
     pub(super) fn blocks(&self) -> usize {
         self.checksums.div_ceil(BLOCK_LEN)
@@ -249,8 +281,8 @@ pub(super) fn open(bytes: &[u8], file: &str) -> Result<(Summary, Layout), Segmen
     let bounded = ranges.iter().all(|range| range.min <= range.max)
         && u64::from(docs) <= DOCS_MAX
         && u64::from(posting_words) <= POSTING_WORDS_MAX;
-    let layout = Layout::of(&summary).filter(|layout| bounded && layout.end == bytes.len());
-    let Some(layout) = layout else {
+    let layout = bounded.then(|| Layout::of(&summary)).flatten();
+    let Some(layout) = layout.filter(|layout| layout.end == bytes.len()) else {
         let expected = format!("as many bytes as follow from {summary:?}");
         return Err(corrupt(
             body.len(),

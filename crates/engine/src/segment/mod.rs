@@ -25,8 +25,12 @@ mod term;
 mod verify;
 mod write;
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, feature = "testing"))]
+mod workout;
 
 pub(crate) use build::{Built, build};
 pub(crate) use document::{DocId, Document, Flags};

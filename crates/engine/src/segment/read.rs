@@ -249,13 +249,15 @@ impl Segment {
         Ok(())
     }
 
+    /// Reports a number that is too high.
     #[cold]
     #[inline(never)]
-    fn beyond(&self, section: usize, index: u32, count: u32) -> SegmentError {
+    pub(super) fn beyond(&self, section: usize, index: u32, count: u32) -> SegmentError {
         let expected = format!("a number below {count}");
         self.corrupt(section, expected, format!("{index}"))
     }
 
+    /// Reports what is wrong in this segment.
     #[cold]
     #[inline(never)]
     pub(super) fn corrupt(

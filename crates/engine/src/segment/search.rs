@@ -100,28 +100,16 @@ impl Segment {
     #[inline]
     pub(crate) fn posting(&self, list: PostingList, index: u32) -> Result<DocId, SegmentError> {
         if index >= list.len {
-            return Err(self.corrupt(
-                self.layout.postings,
-                format!("fewer than {} postings", list.len),
-                format!("{index}"),
-            ));
+            return Err(self.beyond(self.layout.postings, index, list.len));
         }
         let doc = if list.len == 1 {
             list.place
         } else {
-            let words = self.summary.posting_words;
-            self.word(
-                self.layout.postings,
-                list.place.saturating_add(index),
-                words,
-            )?
+            let (place, words) = (list.place + index, self.summary.posting_words);
+            self.word(self.layout.postings, place, words)?
         };
         if doc >= self.len() {
-            return Err(self.corrupt(
-                self.layout.postings,
-                format!("a document below {}", self.len()),
-                format!("{doc}"),
-            ));
+            return Err(self.beyond(self.layout.postings, doc, self.len()));
         }
         Ok(DocId(doc))
     }
@@ -185,6 +173,7 @@ impl Segment {
         Ok(DocId(doc))
     }
 
+    /// Reads the `index`-th of `count` words.
     #[inline]
     pub(super) fn word(&self, section: usize, index: u32, count: u32) -> Result<u32, SegmentError> {
         Ok(u32::from_le_bytes(self.element(section, index, count)?))

@@ -1,13 +1,18 @@
-//! What a segment says, against a naive model; merging against building; damage.
+//! What a segment says, against a naive model, and merging against building.
+
+mod damage;
+mod documents;
 
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},
+    path::Path,
 };
 
 use bytes::Bytes;
 use hikyaku_event::{EventId, Kind};
 use hikyaku_store::{Key, Sequence};
+use hikyaku_vfs::SimulatedDisk;
 use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::*;
@@ -79,6 +84,27 @@ fn built(documents: &[Document]) -> Segment {
     Segment::open(Bytes::from(built.bytes), "test").unwrap()
 }
 
+/// The same documents every time.
+fn sample(count: u32) -> Vec<Document> {
+    let numbers = (1..=count).map(|number| number.wrapping_mul(0x9e37_79b1));
+    let sample = (1..).zip(numbers).map(|(sequence, number)| Document {
+        key: Key {
+            created_at: 1_700_000_000 + u64::from(number % 97),
+            id: id(number),
+        },
+        sequence: Sequence(sequence),
+        kind: Kind((number % 5) as u16),
+        flags: Flags::default().with(Flags::PRIVATE, number % 5 == 4),
+        position: sequence * 700,
+        expires_at: (number % 6 == 0).then_some(1_800_000_000 + u64::from(number)),
+        author: author((number % 3) as u8),
+        terms: [number % 2, number % 11, number]
+            .map(|number| term(number as u16))
+            .to_vec(),
+    });
+    sample.collect()
+}
+
 /// Checks every accessor against the documents themselves.
 fn check(segment: &Segment, documents: &[Document]) {
     let mut sorted: Vec<&Document> = documents.iter().collect();
@@ -102,7 +128,10 @@ fn check(segment: &Segment, documents: &[Document]) {
         assert_eq!(segment.created_at(id).unwrap(), document.key.created_at);
         assert_eq!(segment.id(id).unwrap(), document.key.id);
         assert_eq!(segment.kind(id).unwrap(), document.kind);
-        assert_eq!(segment.flags(id).unwrap(), document.flags);
+        let flags = document
+            .flags
+            .with(Flags::EXPIRING, document.expires_at.is_some());
+        assert_eq!(segment.flags(id).unwrap(), flags);
         assert_eq!(segment.sequence(id).unwrap(), document.sequence);
         assert_eq!(segment.position(id).unwrap(), document.position);
         assert_eq!(segment.expires_at(id).unwrap(), document.expires_at);
@@ -110,7 +139,7 @@ fn check(segment: &Segment, documents: &[Document]) {
         assert_eq!(segment.author_ordinal(id).unwrap(), author.ordinal);
         assert_eq!(segment.find(&document.key.id).unwrap(), Some(id));
         assert_eq!(segment.first_at_or_after_key(&document.key).unwrap(), id);
-        for term in &document.terms {
+        for term in document.terms.iter().chain([&document.author]) {
             lists.entry(*term).or_default().insert(doc);
         }
     }
@@ -151,6 +180,140 @@ fn check(segment: &Segment, documents: &[Document]) {
         }
     }
     segment.verify_all().unwrap();
+}
+
+#[test]
+fn a_segment_may_be_empty() {
+    check(&built(&[]), &[]);
+    let mut bytes = Vec::new();
+    assert_eq!(merge(&[], &mut bytes).unwrap().len(), 0);
+    check(&Segment::in_memory(bytes).unwrap(), &[]);
+}
+
+/// The reader of format version 1 stays: this file is never made anew.
+#[test]
+fn a_segment_of_version_1_is_read() {
+    let bytes = include_bytes!("../../../testdata/segment-v1");
+    let segment = Segment::open(Bytes::from_static(bytes), "segment-v1").unwrap();
+    check(&segment, &sample(40));
+}
+
+#[test]
+fn segments_are_written_as_version_1() {
+    let bytes = build(&sample(40), &hasher()).unwrap().bytes;
+    assert!(bytes == include_bytes!("../../../testdata/segment-v1"));
+}
+
+#[test]
+fn of_two_documents_with_one_id_the_later_written_is_found() {
+    for later_first in [false, true] {
+        let mut documents = sample(20);
+        documents[11].key = documents[3].key;
+        if later_first {
+            documents.swap(3, 11);
+        }
+        let segment = built(&documents);
+        let found = segment.find(&documents[3].key.id).unwrap().unwrap();
+        assert_eq!(segment.sequence(found).unwrap(), Sequence(12));
+        segment.verify_all().unwrap();
+    }
+}
+
+#[test]
+fn ids_that_are_alike_fill_no_bucket() {
+    // All begin with the same 4 bytes, as if somebody had mined them.
+    let documents = sample(7000);
+    let documents: Vec<_> = documents
+        .into_iter()
+        .filter(|document| document.key.id.as_bytes()[..4] == [0; 4])
+        .collect();
+    assert!(documents.len() > 900);
+    let segment = built(&documents);
+    let buckets = 1 << layout::bucket_bits(segment.len());
+    let bounds = (0..=buckets).map(|bucket| {
+        let table = segment.layout.id_table;
+        segment.word(table, bucket, buckets + 1).unwrap()
+    });
+    let bounds: Vec<_> = bounds.collect();
+    let longest = bounds
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .max()
+        .unwrap();
+    assert!(longest < 20, "{longest}");
+}
+
+#[test]
+fn what_was_moved_in_the_log_has_its_new_position() {
+    let segment = built(&sample(30));
+    let input = MergeInput {
+        segment: &segment,
+        keep: &|_| true,
+        moved: Some(&|position| position + (1 << 40)),
+    };
+    let mut bytes = Vec::new();
+    merge(&[input], &mut bytes).unwrap();
+    let merged = Segment::in_memory(bytes).unwrap();
+    for doc in (0..30).map(DocId) {
+        let expected = segment.position(doc).unwrap() + (1 << 40);
+        assert_eq!(merged.position(doc).unwrap(), expected);
+    }
+    merged.verify_all().unwrap();
+}
+
+#[test]
+fn a_merged_segment_indexes_what_all_inputs_index() {
+    let inputs = [built(&sample(3)), built(&sample(0))];
+    let inputs = inputs.each_ref().map(|segment| MergeInput {
+        segment,
+        keep: &|_| true,
+        moved: None,
+    });
+    let mut bytes = Vec::new();
+    merge(&inputs, &mut bytes).unwrap();
+    let families = Segment::in_memory(bytes).unwrap().families();
+    assert_eq!(families, Families::ALL);
+    assert!(families.contains(Family::Author) && families.contains(Family::Expiring));
+    assert!(!Families::from_bits(2).and(families).contains(Family::Kind));
+}
+
+#[test]
+fn a_segment_written_to_a_file_is_read_through_its_mapping() {
+    let disk = SimulatedDisk::new(1).disk();
+    let path = Path::new("segments/1");
+    let documents = sample(300);
+    disk.create_dir_all(Path::new("segments")).unwrap();
+    let mut file = disk.create_new(path).unwrap();
+    let segment = built(&documents);
+    let input = MergeInput {
+        segment: &segment,
+        keep: &|_| true,
+        moved: None,
+    };
+    merge(&[input], &mut FileSink::new(file.as_mut())).unwrap();
+    file.sync_data().unwrap();
+    drop(file);
+    check(
+        &Segment::open(disk.map(path).unwrap(), "segment").unwrap(),
+        &documents,
+    );
+}
+
+#[test]
+fn a_sink_that_fails_fails_the_merge() {
+    let simulated = SimulatedDisk::new(1);
+    let disk = simulated.disk();
+    disk.create_dir_all(Path::new("segments")).unwrap();
+    let mut file = disk.create_new(Path::new("segments/1")).unwrap();
+    simulated.set_capacity(Some(20_000));
+    let segment = built(&sample(300));
+    let input = MergeInput {
+        segment: &segment,
+        keep: &|_| true,
+        moved: None,
+    };
+    let merged = merge(&[input], &mut FileSink::new(file.as_mut()));
+    assert!(matches!(merged, Err(SegmentError::Sink(_))));
 }
 
 proptest! {

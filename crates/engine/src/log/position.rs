@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Where a record stands: a file's number and the offset in it, as it was first written. Permanent:
 /// it names the same record after the file was rewritten.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct LogPosition {
     /// The file's number, from 1.
     pub(crate) file: u32,

@@ -91,7 +91,7 @@ impl Segment {
     }
 
     /// Returns the term with this ordinal, and its list.
-    pub(super) fn term_at(&self, ordinal: u32) -> Result<(Term, PostingList), SegmentError> {
+    pub(crate) fn term_at(&self, ordinal: u32) -> Result<(Term, PostingList), SegmentError> {
         let (term, place) = self.dictionary_entry(ordinal)?;
         Ok((term, self.posting_list(ordinal, place)?))
     }
@@ -112,6 +112,13 @@ impl Segment {
             return Err(self.beyond(self.layout.postings, doc, self.len()));
         }
         Ok(DocId(doc))
+    }
+
+    /// Tells whether a document is in a list.
+    #[inline]
+    pub(crate) fn holds(&self, list: PostingList, doc: DocId) -> Result<bool, SegmentError> {
+        let index = self.seek(list, 0, doc)?;
+        Ok(index < list.len && self.posting(list, index)? == doc)
     }
 
     /// Returns the first index, from `from` on, whose document is this or comes after it; the list's

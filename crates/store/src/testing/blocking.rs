@@ -179,11 +179,13 @@ pub fn read_to_end(mut cursor: Box<dyn QueryCursor>, step: u32) -> Answer {
     panic!("the query does not come to an end");
 }
 
-/// Takes from a feed until it has brought this event, which is the last that is returned; or until
-/// it ends.
-pub fn feed_until(feed: &mut CommittedFeed, last: EventId) -> Vec<CommittedEvent> {
+/// Takes from a feed up to the first commit that ends with such an event; or until the feed ends.
+pub fn feed_until(
+    feed: &mut CommittedFeed,
+    is_last: impl Fn(&CommittedEvent) -> bool,
+) -> Vec<CommittedEvent> {
     let mut events: Vec<CommittedEvent> = Vec::new();
-    while events.last().is_none_or(|event| event.event.id() != last) {
+    while !events.last().is_some_and(&is_last) {
         match block_on(poll_fn(|cx| feed.as_mut().poll_next(cx))) {
             Some(committed) => events.extend(committed.events.iter().cloned()),
             None => break,

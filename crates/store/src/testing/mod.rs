@@ -11,11 +11,16 @@
 
 mod block_on;
 mod blocking;
+mod compare;
+mod dice;
 mod draft;
+mod history;
 mod naive;
 pub mod suite;
 
 pub use block_on::block_on;
 pub use blocking::{Answer, Blocking, feed_until, read_to_end};
+pub use compare::{chosen_seeds, compare};
+pub use dice::Dice;
 pub use draft::{Draft, draft, key};
 pub use naive::NaiveStore;

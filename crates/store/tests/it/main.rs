@@ -1,3 +1,4 @@
 //! The rules as claims, and the suite over the naive store.
 
+mod compare;
 mod suite;

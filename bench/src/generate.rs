@@ -1,0 +1,140 @@
+//! `generate`: a corpus of validly signed events on standard output, the same for the same seed.
+//!
+//! One thread draws events and gives them their ids (they name each other), all cores sign, and the
+//! lines come out in the order drawn. What waits is bounded, whatever the size of the corpus.
+
+use std::{
+    io::Write,
+    sync::mpsc::{Receiver, SyncSender, sync_channel},
+    thread,
+};
+
+use crate::{
+    error::{During, Result},
+    shape::Shape,
+    sign::{Identified, Identities},
+};
+
+/// Events signed at a time by one thread.
+const BATCH: usize = 512;
+/// Batches that may wait for one thread.
+const WAITING: usize = 4;
+
+/// What to generate.
+#[derive(Debug, Clone, clap::Args)]
+pub(crate) struct Corpus {
+    /// How many events.
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) events: u64,
+    /// The same seed gives the same events.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How many authors, drawn by Zipf's law.
+    #[arg(long, default_value_t = 50_000)]
+    pub(crate) authors: usize,
+}
+
+struct Signer {
+    drafts: SyncSender<Vec<Identified>>,
+    lines: Receiver<String>,
+}
+
+/// Writes the corpus, one event a line.
+pub(crate) fn generate(corpus: &Corpus, out: &mut impl Write) -> Result<()> {
+    let identities = Identities::new(corpus.seed, Shape::identity_count(corpus.authors));
+    let mut shape = Shape::new(corpus.seed, corpus.events, corpus.authors, &identities);
+    thread::scope(|scope| {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        let signers: Vec<_> = (0..cores).map(|_| signer(scope, &identities)).collect();
+        let mut left = corpus.events;
+        // One round gives each signer a batch, then takes the batches of an earlier round.
+        let mut rounds_waiting = 0;
+        while left > 0 || rounds_waiting > 0 {
+            for signer in &signers {
+                let count = left.min(BATCH as u64);
+                left -= count;
+                let batch = (0..count).map(|_| shape.next()).collect();
+                // A signer ends only when its channel closes.
+                let _ = signer.drafts.send(batch);
+            }
+            rounds_waiting += 1;
+            while rounds_waiting > if left > 0 { WAITING - 1 } else { 0 } {
+                for signer in &signers {
+                    let lines = signer.lines.recv().unwrap_or_default();
+                    out.write_all(lines.as_bytes()).during("standard output")?;
+                }
+                rounds_waiting -= 1;
+            }
+        }
+        out.flush().during("standard output")
+    })
+}
+
+fn signer<'scope, 'env>(
+    scope: &'scope thread::Scope<'scope, 'env>,
+    identities: &'env Identities,
+) -> Signer {
+    let (drafts, batches) = sync_channel::<Vec<Identified>>(WAITING);
+    let (signed, lines) = sync_channel(WAITING + 1);
+    scope.spawn(move || {
+        for batch in batches {
+            let mut text = String::new();
+            for event in &batch {
+                text.push_str(&event.sign(identities));
+                text.push('\n');
+            }
+            if signed.send(text).is_err() {
+                return;
+            }
+        }
+    });
+    Signer { drafts, lines }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(events: u64) -> String {
+        let corpus = Corpus {
+            events,
+            seed: 7,
+            authors: 500,
+        };
+        let mut out = Vec::new();
+        generate(&corpus, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_corpus_of_the_asked_length() {
+        let first = lines(1_300);
+        assert_eq!(first, lines(1_300));
+        assert_eq!(first.lines().count(), 1_300);
+    }
+
+    #[test]
+    fn two_events_in_five_carry_the_popular_hashtag() {
+        let corpus = lines(3_000);
+        let tag = format!("[\"t\",\"{}\"]", crate::shape::POPULAR_HASHTAG);
+        let tagged = corpus.lines().filter(|line| line.contains(&tag)).count();
+        assert!((1_080..1_320).contains(&tagged), "{tagged}");
+    }
+
+    #[test]
+    fn ids_differ_and_events_name_each_other() {
+        let corpus = lines(2_000);
+        let mut ids = std::collections::HashSet::new();
+        let mut answers = 0;
+        for line in corpus.lines() {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            let tags = event["tags"].as_array().unwrap();
+            answers += usize::from(
+                tags.iter()
+                    .any(|tag| tag[0] == "e" && ids.contains(tag[1].as_str().unwrap())),
+            );
+            assert!(ids.insert(event["id"].as_str().unwrap().to_owned()));
+        }
+        assert!(answers > 800, "{answers}");
+    }
+}

@@ -1,0 +1,452 @@
+//! What the corpus looks like: kinds, tags, sizes, who writes, who is answered.
+//!
+//! The proportions follow a recording of a public relay: about 30 % notes and 20 % reactions, two
+//! to three tags at the median and a long tail, a few busy authors. Two things are put in on
+//! purpose, because relays fail on them: a hashtag that 40 % of all events carry, and authors who
+//! wrote only a handful of events, long ago, with that hashtag.
+
+use crate::{
+    random::{Random, Zipf},
+    sign::{Draft, Identified, Identities},
+};
+
+/// The hashtag that [`POPULAR_SHARE`] of all events carry.
+pub(crate) const POPULAR_HASHTAG: &str = "nostr";
+/// The share of all events with [`POPULAR_HASHTAG`].
+const POPULAR_SHARE: f64 = 0.4;
+/// Kinds that carry hashtags make up this share of the events; see [`KINDS`].
+const TAGGED_SHARE: f64 = 0.80;
+/// How many other hashtags there are, by Zipf.
+const HASHTAGS: usize = 5_000;
+/// How many authors write rarely, and how many events each.
+pub(crate) const RARE_AUTHORS: usize = 100;
+pub(crate) const RARE_EVENTS: usize = 5;
+/// People answer what is recent: one of so many latest notes, mostly.
+const RECENT_NOTES: usize = 4_096;
+/// A few notes draw most answers, as threads do.
+const HOT_NOTES: usize = 128;
+/// The time of the first event (2025-06-15): in the past, whenever this runs.
+const EPOCH: u64 = 1_750_000_000;
+
+/// Kinds and how many in a hundred.
+const KINDS: [(u16, u32); 17] = [
+    (1, 36),
+    (7, 23),
+    (9735, 5),
+    (1059, 6),
+    (5, 4),
+    (10002, 4),
+    (6, 3),
+    (3, 3),
+    (0, 2),
+    (4, 1),
+    (1111, 3),
+    (31234, 3),
+    (30078, 1),
+    (30023, 1),
+    (6300, 2),
+    (5300, 2),
+    (1311, 1),
+];
+
+const WORDS: [&str; 48] = [
+    "the",
+    "relay",
+    "a",
+    "note",
+    "and",
+    "people",
+    "to",
+    "of",
+    "in",
+    "good",
+    "morning",
+    "is",
+    "we",
+    "that",
+    "for",
+    "zap",
+    "with",
+    "key",
+    "client",
+    "open",
+    "on",
+    "it",
+    "this",
+    "my",
+    "at",
+    "from",
+    "today",
+    "build",
+    "why",
+    "when",
+    "free",
+    "speech",
+    "coffee",
+    "garden",
+    "music",
+    "photo",
+    "river",
+    "mountain",
+    "thanks",
+    "everyone",
+    "\\\"quoted\\\"",
+    "line\\nbreak",
+    "日本語",
+    "🌊",
+    "café",
+    "https://example.com/image.jpg",
+    "nostr",
+    "bitcoin",
+];
+
+#[derive(Debug, Clone)]
+struct Note {
+    id: String,
+    author: usize,
+}
+
+/// Draws one event after another.
+#[derive(Debug)]
+pub(crate) struct Shape<'a> {
+    identities: &'a Identities,
+    random: Random,
+    authors: Zipf,
+    hashtags: Zipf,
+    author_count: usize,
+    recent: Vec<Note>,
+    hot: Vec<Note>,
+    /// Which rare author writes at which place in the sequence.
+    rare: Vec<(u64, usize)>,
+    position: u64,
+    clock: u64,
+}
+
+impl<'a> Shape<'a> {
+    /// How many identities a corpus needs: its authors, and the rare ones after them.
+    pub(crate) fn identity_count(authors: usize) -> usize {
+        authors + RARE_AUTHORS
+    }
+
+    /// Prepares a corpus. A shorter corpus of a seed is the beginning of a longer one, as long as
+    /// both have at least 100,000 events.
+    pub(crate) fn new(seed: u64, events: u64, authors: usize, identities: &'a Identities) -> Self {
+        let mut random = Random::new(seed);
+        // Early, so that the way from the newest event to them is long.
+        let early = events.clamp(1, 20_000);
+        let writers = RARE_AUTHORS.min(events as usize / 1_000);
+        let mut rare: Vec<_> = (0..writers * RARE_EVENTS)
+            .map(|n| (random.next() % early, authors + n % writers.max(1)))
+            .collect();
+        rare.sort_unstable();
+        rare.dedup_by_key(|(position, _)| *position);
+        rare.reverse();
+        Self {
+            identities,
+            random,
+            authors: Zipf::new(authors),
+            hashtags: Zipf::new(HASHTAGS),
+            author_count: authors,
+            recent: Vec::with_capacity(RECENT_NOTES),
+            hot: Vec::with_capacity(HOT_NOTES),
+            rare,
+            position: 0,
+            clock: EPOCH,
+        }
+    }
+
+    /// Returns the next event, identified but not signed.
+    pub(crate) fn next(&mut self) -> Identified {
+        // One event a second, several in some seconds; a few arrive late.
+        self.clock += self.random.below(3) as u64;
+        let late = if self.random.chance(0.05) {
+            self.random.below(60) as u64
+        } else {
+            0
+        };
+        let rare = self.rare.last().filter(|(at, _)| *at == self.position);
+        let draft = if let Some((_, author)) = rare.copied() {
+            self.rare.pop();
+            self.note(author, true)
+        } else {
+            let author = self.authors.draw(&mut self.random);
+            self.draw(author)
+        };
+        self.position += 1;
+        let identified = Draft {
+            created_at: self.clock - late,
+            ..draft
+        }
+        .identify(self.identities);
+        if identified.draft.kind == 1 {
+            self.remember(&identified);
+        }
+        identified
+    }
+
+    fn remember(&mut self, event: &Identified) {
+        let note = Note {
+            id: faster_hex::hex_string(&event.id),
+            author: event.draft.author,
+        };
+        if self.random.chance(0.01) {
+            replace_random(&mut self.hot, HOT_NOTES, note.clone(), &mut self.random);
+        }
+        replace_random(&mut self.recent, RECENT_NOTES, note, &mut self.random);
+    }
+
+    fn draw(&mut self, author: usize) -> Draft {
+        let mut point = self.random.below(100) as u32;
+        let kind = KINDS
+            .iter()
+            .find(|(_, share)| {
+                let found = point < *share;
+                point = point.saturating_sub(*share);
+                found
+            })
+            .map_or(1, |(kind, _)| *kind);
+        match kind {
+            1 => self.note(author, false),
+            5 => self.deletion(author),
+            0 => self.profile(author),
+            3 => self.follows(author),
+            10002 => self.relays(author),
+            4 | 1059 => self.private(author, kind),
+            9735 => self.zap(author),
+            30023 | 30078 | 31234 => self.document(author, kind),
+            _ => self.answer(author, kind),
+        }
+    }
+
+    fn target(&mut self) -> Option<Note> {
+        let from = if self.random.chance(0.4) {
+            &self.hot
+        } else {
+            &self.recent
+        };
+        let note = self.random.pick(from).cloned();
+        note.or_else(|| self.random.pick(&self.recent).cloned())
+    }
+
+    fn key(&mut self) -> String {
+        let author = self.authors.draw(&mut self.random);
+        self.identities.get(author).public_hex().to_owned()
+    }
+
+    fn note(&mut self, author: usize, rare: bool) -> Draft {
+        let mut tags = Tags::default();
+        let answered = if !rare && self.random.chance(0.6) {
+            self.target()
+        } else {
+            None
+        };
+        if let Some(root) = answered {
+            tags.push(&["e", &root.id, "", "root"]);
+            if self.random.chance(0.4)
+                && let Some(parent) = self.random.pick(&self.recent).cloned()
+            {
+                tags.push(&["e", &parent.id, "", "reply"]);
+                tags.push(&["p", self.identities.get(parent.author).public_hex()]);
+            }
+            tags.push(&["p", self.identities.get(root.author).public_hex()]);
+        }
+        if self.random.chance(0.1) {
+            for _ in 0..self.random.heavy(1, 30, 0.6) {
+                let key = self.key();
+                tags.push(&["p", &key]);
+            }
+        }
+        if rare {
+            tags.push(&["t", POPULAR_HASHTAG]);
+        } else {
+            self.hashtags_into(&mut tags);
+        }
+        if self.random.chance(0.3) {
+            tags.push(&["client", "hikyaku-bench"]);
+        }
+        let words = self.random.heavy(9, 2_000, 0.45);
+        self.draft(author, 1, tags, words)
+    }
+
+    /// Reactions, reposts, comments, job requests: one note, its author, perhaps hashtags.
+    fn answer(&mut self, author: usize, kind: u16) -> Draft {
+        let mut tags = Tags::default();
+        if let Some(note) = self.target() {
+            tags.push(&["e", &note.id]);
+            tags.push(&["p", self.identities.get(note.author).public_hex()]);
+            if self.random.chance(0.5) {
+                tags.push(&["k", "1"]);
+            }
+        }
+        self.hashtags_into(&mut tags);
+        let words = match kind {
+            7 => 0,
+            6 => 1,
+            _ => self.random.heavy(8, 500, 0.4),
+        };
+        let mut draft = self.draft(author, kind, tags, words);
+        if kind == 7 {
+            let sign = if self.random.chance(0.7) { "+" } else { "🤙" };
+            draft.content = format!("\"{sign}\"");
+        }
+        draft
+    }
+
+    fn zap(&mut self, author: usize) -> Draft {
+        let mut tags = Tags::default();
+        let sender = self.key();
+        if let Some(note) = self.target() {
+            let receiver = self.identities.get(note.author).public_hex().to_owned();
+            tags.push(&["p", &receiver]);
+            tags.push(&["e", &note.id]);
+            let request = format!(
+                "{{\\\"kind\\\":9734,\\\"pubkey\\\":\\\"{sender}\\\",\\\"content\\\":\\\"\\\"}}"
+            );
+            tags.push(&["description", &request]);
+        }
+        tags.push(&["P", &sender]);
+        let invoice = self.opaque(140);
+        tags.push(&["bolt11", &format!("lnbc{invoice}")]);
+        self.hashtags_into(&mut tags);
+        self.draft(author, 9735, tags, 0)
+    }
+
+    fn private(&mut self, author: usize, kind: u16) -> Draft {
+        let mut tags = Tags::default();
+        let receiver = self.key();
+        tags.push(&["p", &receiver]);
+        let mut draft = self.draft(author, kind, tags, 0);
+        let bytes = self.random.heavy(200, 3_000, 0.4);
+        draft.content = format!("\"{}\"", self.opaque(bytes));
+        draft
+    }
+
+    fn follows(&mut self, author: usize) -> Draft {
+        let mut tags = Tags::default();
+        for _ in 0..self.random.heavy(9, 3_000, 0.8) {
+            let key = self.key();
+            tags.push(&["p", &key]);
+        }
+        self.draft(author, 3, tags, 0)
+    }
+
+    fn relays(&mut self, author: usize) -> Draft {
+        let mut tags = Tags::default();
+        for _ in 0..self.random.between(2, 6) {
+            let relay = format!("wss://relay{}.example.com/", self.random.below(300));
+            tags.push(&["r", &relay]);
+        }
+        self.draft(author, 10002, tags, 0)
+    }
+
+    fn profile(&mut self, author: usize) -> Draft {
+        let mut draft = self.draft(author, 0, Tags::default(), 0);
+        let about = self.text(12);
+        draft.content = format!(
+            "\"{{\\\"name\\\":\\\"user{author}\\\",\\\"picture\\\":\\\"https://example.com/{author}.png\\\",\
+             \\\"lud16\\\":\\\"user{author}@example.com\\\"}} {about}\""
+        );
+        draft
+    }
+
+    fn document(&mut self, author: usize, kind: u16) -> Draft {
+        let mut tags = Tags::default();
+        let name = format!("document-{author}-{}", self.random.below(40));
+        tags.push(&["d", &name]);
+        self.hashtags_into(&mut tags);
+        let words = self.random.heavy(30, 3_000, 0.6);
+        self.draft(author, kind, tags, words)
+    }
+
+    /// A deletion by the author of some recent note; without one, a note is written instead.
+    fn deletion(&mut self, author: usize) -> Draft {
+        let Some(target) = self.random.pick(&self.recent).cloned() else {
+            return self.note(author, false);
+        };
+        if target.author >= self.author_count {
+            return self.note(author, false);
+        }
+        let mut tags = Tags::default();
+        tags.push(&["e", &target.id]);
+        tags.push(&["k", "1"]);
+        self.draft(target.author, 5, tags, 1)
+    }
+
+    fn hashtags_into(&mut self, tags: &mut Tags) {
+        if self.random.chance(POPULAR_SHARE / TAGGED_SHARE) {
+            tags.push(&["t", POPULAR_HASHTAG]);
+        }
+        if self.random.chance(0.25) {
+            for _ in 0..self.random.between(1, 4) {
+                let hashtag = format!("topic{}", self.hashtags.draw(&mut self.random));
+                tags.push(&["t", &hashtag]);
+            }
+        }
+    }
+
+    fn draft(&mut self, author: usize, kind: u16, tags: Tags, words: usize) -> Draft {
+        Draft {
+            author,
+            created_at: 0,
+            kind,
+            tags: tags.into_json(),
+            content: format!("\"{}\"", self.text(words)),
+        }
+    }
+
+    fn text(&mut self, words: usize) -> String {
+        let mut text = String::new();
+        for _ in 0..words {
+            if !text.is_empty() {
+                text.push(' ');
+            }
+            text.push_str(self.random.pick(&WORDS).copied().unwrap_or_default());
+        }
+        text
+    }
+
+    fn opaque(&mut self, bytes: usize) -> String {
+        let mut text = String::with_capacity(bytes * 2);
+        while text.len() < bytes {
+            text.push_str(&faster_hex::hex_string(&self.random.bytes::<16>()));
+        }
+        text
+    }
+}
+
+/// Puts an item in a free place, or in the place of a random other.
+fn replace_random<T>(items: &mut Vec<T>, capacity: usize, item: T, random: &mut Random) {
+    if items.len() < capacity {
+        items.push(item);
+    } else {
+        let place = random.below(items.len());
+        if let Some(slot) = items.get_mut(place) {
+            *slot = item;
+        }
+    }
+}
+
+/// Tags as JSON text in the making. Values are written as they are: they are escaped already.
+#[derive(Debug, Default)]
+struct Tags(String);
+
+impl Tags {
+    fn push(&mut self, tag: &[&str]) {
+        self.0.push(if self.0.is_empty() { '[' } else { ',' });
+        for (place, value) in tag.iter().enumerate() {
+            self.0.push(if place == 0 { '[' } else { ',' });
+            self.0.push('"');
+            self.0.push_str(value);
+            self.0.push('"');
+        }
+        self.0.push(']');
+    }
+
+    fn into_json(mut self) -> String {
+        if self.0.is_empty() {
+            self.0.push('[');
+        }
+        self.0.push(']');
+        self.0
+    }
+}

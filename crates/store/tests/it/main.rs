@@ -1,4 +1,6 @@
-//! The rules as claims, and the suite over the naive store.
+//! The rules and limits as claims, and the suite and the comparison over the naive store.
 
 mod compare;
+mod limits;
+mod rules;
 mod suite;

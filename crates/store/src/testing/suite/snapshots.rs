@@ -214,15 +214,18 @@ pub fn what_the_feed_brings_is_visible(store: Box<dyn EventStore>) {
     }
 }
 
-/// A feed ends when the store closes, after it has brought everything.
+/// A feed ends when the store closes, after it has brought everything; a reader that is left does
+/// not hold it open.
 pub fn the_feed_ends_when_the_store_closes(store: Box<dyn EventStore>) {
     let mut feed = store.committed();
     let [first, second] = [100, 101].map(|at| draft(1, 1, at).build());
     Subject(&*store).store_all(&[first.clone(), second.clone()]);
+    let reader = store.reader();
     drop(store);
     let events = feed_until(&mut feed, |_| false);
     let ids: Vec<_> = events.iter().map(|event| event.event.id()).collect();
     assert_eq!(ids, [first.id(), second.id()]);
+    drop(reader);
 }
 
 /// A feed or a write that nobody waits for does no harm.

@@ -78,8 +78,8 @@ impl FileHeader {
         if stated != computed {
             return Err(LogError::corrupt(
                 path,
-                CRC_AT,
-                format_args!("checksum {computed:08x}"),
+                0,
+                format_args!("a header with checksum {computed:08x}"),
                 format_args!("checksum {stated:08x}"),
             ));
         }
@@ -91,7 +91,7 @@ impl FileHeader {
         if version == 0 || names != (file, generation) {
             return Err(LogError::corrupt(
                 path,
-                8,
+                0,
                 format_args!("file {file}, generation {generation}"),
                 format_args!("file {}, generation {}", names.0, names.1),
             ));

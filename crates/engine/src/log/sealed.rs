@@ -128,6 +128,7 @@ impl SealedLog {
         &self,
         mut visit: impl FnMut(LogPosition, Sequence, Record) -> Result<(), E>,
     ) -> Result<Sequence, E> {
+        self.check_table()?;
         let mut scan = self.scan();
         while !scan.is_at_end() {
             let frame = scan.next_frame().map_err(|damage| {

@@ -83,8 +83,15 @@ impl SimulatedDisk {
     /// was not synced still is not.
     #[must_use]
     pub fn kill(&self) -> Self {
+        let successor = self.fork();
+        guard(&self.state).dead = true;
+        successor
+    }
+
+    /// Returns another disk with the same files, what is not synced included; this one lives on.
+    #[must_use]
+    pub fn fork(&self) -> Self {
         let mut state = guard(&self.state);
-        state.dead = true;
         let seed = state.random.next();
         let names = state.names.deep_copy();
         Self::with(seed, state.directories.clone(), names, state.capacity)

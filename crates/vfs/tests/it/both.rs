@@ -1,0 +1,177 @@
+//! Claims that hold for the real disk and the simulated one.
+
+use std::{io, path::Path, sync::Arc};
+
+use hikyaku_vfs::{Disk, RealDisk, SimulatedDisk};
+
+/// Runs a claim on both disks, each with an empty folder.
+fn on_both(claim: impl Fn(&Disk, &Path)) {
+    let folder = tempfile::tempdir().unwrap();
+    let real: Disk = Arc::new(RealDisk);
+    let simulated = SimulatedDisk::new(1).disk();
+    for (disk, dir) in [
+        (real, folder.path().join("a/b")),
+        (simulated, "/a/b".into()),
+    ] {
+        disk.create_dir_all(&dir).unwrap();
+        disk.create_dir_all(&dir).unwrap();
+        claim(&disk, &dir);
+    }
+}
+
+fn write(disk: &Disk, path: &Path, bytes: &[u8]) {
+    let mut file = disk.create_new(path).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file.sync_data().unwrap();
+}
+
+fn read(disk: &Disk, path: &Path) -> Vec<u8> {
+    let file = disk.open(path).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+fn kind<T>(result: io::Result<T>) -> io::ErrorKind {
+    result.map(|_| ()).unwrap_err().kind()
+}
+
+#[test]
+fn what_is_written_is_read_and_mapped() {
+    on_both(|disk, dir| {
+        let path = dir.join("file");
+        let mut file = disk.create_new(&path).unwrap();
+        assert!(file.is_empty().unwrap());
+        file.write_all_at(b"world", 6).unwrap();
+        file.write_all_at(b"hello", 0).unwrap();
+        file.sync_data().unwrap();
+        assert_eq!(read(disk, &path), b"hello\0world");
+        assert_eq!(&disk.map(&path).unwrap()[..], b"hello\0world");
+        let mut beyond = [0; 6];
+        let result = file.read_exact_at(&mut beyond, 6);
+        assert_eq!(kind(result), io::ErrorKind::UnexpectedEof);
+        let result = file.read_exact_at(&mut beyond, 100);
+        assert_eq!(kind(result), io::ErrorKind::UnexpectedEof);
+    });
+}
+
+#[test]
+fn an_empty_file_is_mapped_as_nothing() {
+    on_both(|disk, dir| {
+        let path = dir.join("file");
+        write(disk, &path, b"");
+        assert!(disk.map(&path).unwrap().is_empty());
+    });
+}
+
+#[test]
+fn a_mapping_outlives_its_file() {
+    on_both(|disk, dir| {
+        let path = dir.join("file");
+        write(disk, &path, b"still here");
+        let slice = disk.map(&path).unwrap().slice(6..);
+        disk.remove(&path).unwrap();
+        assert!(!disk.exists(&path).unwrap());
+        assert_eq!(&slice[..], b"here");
+    });
+}
+
+#[test]
+fn a_file_is_cut_and_grown_with_zeros() {
+    on_both(|disk, dir| {
+        let path = dir.join("file");
+        write(disk, &path, b"abcdef");
+        let mut file = disk.open(&path).unwrap();
+        file.set_len(2).unwrap();
+        file.set_len(4).unwrap();
+        assert_eq!(read(disk, &path), b"ab\0\0");
+    });
+}
+
+#[test]
+fn allocated_space_is_zeros_behind_what_is_there() {
+    on_both(|disk, dir| {
+        let path = dir.join("file");
+        write(disk, &path, b"ab");
+        let mut file = disk.open(&path).unwrap();
+        let len = (3 << 20) + 5;
+        file.allocate(2, len).unwrap();
+        let bytes = read(disk, &path);
+        assert_eq!(bytes.len() as u64, 2 + len);
+        assert_eq!(&bytes[..2], b"ab");
+        assert!(bytes[2..].iter().all(|byte| *byte == 0));
+        let result = file.allocate(u64::MAX, 2);
+        assert!(result.is_err());
+    });
+}
+
+#[test]
+fn a_file_is_created_once_and_opened_only_if_it_is_there() {
+    on_both(|disk, dir| {
+        let path = dir.join("file");
+        assert_eq!(kind(disk.open(&path)), io::ErrorKind::NotFound);
+        assert_eq!(kind(disk.map(&path)), io::ErrorKind::NotFound);
+        assert_eq!(kind(disk.remove(&path)), io::ErrorKind::NotFound);
+        write(disk, &path, b"");
+        assert_eq!(kind(disk.create_new(&path)), io::ErrorKind::AlreadyExists);
+        let elsewhere = dir.join("none/file");
+        assert_eq!(kind(disk.create_new(&elsewhere)), io::ErrorKind::NotFound);
+        assert_eq!(kind(disk.list(&dir.join("none"))), io::ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_rename_replaces_its_target() {
+    on_both(|disk, dir| {
+        let (from, to) = (dir.join("from"), dir.join("to"));
+        write(disk, &from, b"new");
+        write(disk, &to, b"old");
+        disk.rename(&from, &to).unwrap();
+        disk.sync_dir(dir).unwrap();
+        assert_eq!(read(disk, &to), b"new");
+        assert!(!disk.exists(&from).unwrap());
+        assert_eq!(kind(disk.rename(&from, &to)), io::ErrorKind::NotFound);
+    });
+}
+
+#[test]
+fn a_listing_is_sorted_and_without_directories() {
+    on_both(|disk, dir| {
+        disk.create_dir_all(&dir.join("folder")).unwrap();
+        for name in ["b", "c", "a"] {
+            write(disk, &dir.join(name), b"");
+        }
+        write(disk, &dir.join("folder/d"), b"");
+        let names = disk.list(dir).unwrap();
+        assert_eq!(names, ["a", "b", "c"].map(std::path::PathBuf::from));
+        assert!(!disk.exists(&dir.join("folder")).unwrap());
+    });
+}
+
+#[test]
+fn a_lock_is_held_by_one_until_it_is_dropped() {
+    on_both(|disk, dir| {
+        let path = dir.join("lock");
+        let held = disk.lock(&path).unwrap();
+        assert_eq!(kind(disk.lock(&path)), io::ErrorKind::WouldBlock);
+        drop(held);
+        let _held = disk.lock(&path).unwrap();
+    });
+}
+
+#[test]
+fn real_files_and_folders_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = tempfile::tempdir().unwrap();
+    let disk: Disk = Arc::new(RealDisk);
+    let dir = folder.path().join("a/b");
+    disk.create_dir_all(&dir).unwrap();
+    write(&disk, &dir.join("file"), b"");
+    let _lock = disk.lock(&dir.join("lock")).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder.path().join("a")), 0o700);
+    assert_eq!(mode(&dir), 0o700);
+    assert_eq!(mode(&dir.join("file")), 0o600);
+    assert_eq!(mode(&dir.join("lock")), 0o600);
+}

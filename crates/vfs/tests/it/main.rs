@@ -1,0 +1,5 @@
+//! The crate's tests through its public interface.
+
+mod both;
+mod crash;
+mod fault;

@@ -4,3 +4,4 @@ mod basic;
 mod damage;
 mod fixture;
 mod hostile;
+mod simulation;

@@ -109,10 +109,10 @@ impl SealedLog {
             None => offset as usize,
             Some(table) => table.find(offset, path)?,
         };
-        let bytes = bytes.slice(..self.records_end());
+        let records = bytes.get(..self.records_end()).unwrap_or_default();
         let damaged =
             |expected: String, found: String| LogError::corrupt(path, at, expected, found);
-        let frame = Frame::read(&bytes, at, self.file())
+        let frame = Frame::read(records, at, self.file())
             .map_err(|damage| damaged(damage.expected(), damage.to_string()))?;
         if frame.offset != offset {
             return Err(damaged(
@@ -120,7 +120,7 @@ impl SealedLog {
                 format!("a record of offset {}", frame.offset),
             ));
         }
-        Ok((frame.sequence, decode(&bytes, &frame, path)?))
+        Ok((frame.sequence, decode(bytes, &frame, path)?))
     }
 
     /// Hands over all records in order; the first damage is an error.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hikyaku_store::Sequence;
 use hikyaku_vfs::{Disk, SimulatedDisk};
 
-use super::fixture::{Random, Written, commit, dir, file, fill, open, open_from, record};
+use super::fixture::{Random, Written, commit, dir, event, file, fill, open, open_from, record};
 use crate::log::{
     Checkpoint, Damage, LogError, SealedLog, Walked, remove, rewrite, salvage, verify,
 };
@@ -252,6 +252,31 @@ fn a_torn_tail_is_cut_and_kept_aside() {
     let records = [survivors, commit(&mut log.writer, 2, true).unwrap()].concat();
     let (log, survivors) = open(&disk).unwrap();
     assert_eq!(survivors, records);
+    assert!(log.torn.is_none());
+}
+
+#[test]
+fn an_intact_record_behind_the_cut_never_comes_back() {
+    let disk = SimulatedDisk::new(1).disk();
+    let (mut log, _) = open(&disk).unwrap();
+    let same_length = |letter: &str| event(letter.repeat(100));
+    log.writer.append(&same_length("a"), Sequence(1)).unwrap();
+    let stale = log.writer.append(&same_length("b"), Sequence(2)).unwrap();
+    log.writer.commit(true).unwrap();
+    drop(log);
+    let mut active = disk.open(&file(1)).unwrap();
+    active.write_all_at(b"torn", 100).unwrap();
+
+    let (mut log, records) = open(&disk).unwrap();
+    assert!(log.torn.is_some());
+    assert_eq!(records, []);
+    let record = same_length("c");
+    let position = log.writer.append(&record, Sequence(1)).unwrap();
+    log.writer.commit(true).unwrap();
+    assert_eq!(log.writer.end(), stale);
+    drop(log);
+    let (log, records) = open(&disk).unwrap();
+    assert_eq!(records, [(position, Sequence(1), record)]);
     assert!(log.torn.is_none());
 }
 

@@ -7,7 +7,8 @@ use hikyaku_vfs::{Disk, SimulatedDisk};
 
 use super::fixture::{Random, Written, commit, dir, event, file, fill, open, open_from, record};
 use crate::log::{
-    Checkpoint, Damage, LogError, SealedLog, Walked, remove, rewrite, salvage, verify,
+    Checkpoint, Damage, LogError, SealedLog, Walked, frame::put_frame, remove, rewrite, salvage,
+    verify,
 };
 
 /// A log with sealed files, a rewritten one, and an active one; stopped without notice.
@@ -259,7 +260,8 @@ fn a_torn_tail_is_cut_and_kept_aside() {
 fn an_intact_record_behind_the_cut_never_comes_back() {
     let disk = SimulatedDisk::new(1).disk();
     let (mut log, _) = open(&disk).unwrap();
-    let same_length = |letter: &str| event(letter.repeat(100));
+    // The end of a block: what is allocated from there on does not yet cover what is behind.
+    let same_length = |letter: &str| event(letter.repeat(8192 - 48 - 28));
     log.writer.append(&same_length("a"), Sequence(1)).unwrap();
     let stale = log.writer.append(&same_length("b"), Sequence(2)).unwrap();
     log.writer.commit(true).unwrap();
@@ -327,9 +329,27 @@ fn a_lost_sector_before_a_durable_end_is_corruption() {
 }
 
 #[test]
+fn an_intact_record_of_a_lower_sequence_does_not_continue_the_log() {
+    let disk = SimulatedDisk::new(1).disk();
+    let (mut log, _) = open(&disk).unwrap();
+    let records = commit(&mut log.writer, 2, true).unwrap();
+    let end = log.writer.end().offset;
+    drop(log);
+    let mut stale = Vec::new();
+    put_frame(&mut stale, &record(2, 0), Sequence(2), 1, end, 48);
+    let mut active = disk.open(&file(1)).unwrap();
+    active.write_all_at(&stale, u64::from(end)).unwrap();
+    let (log, found) = open(&disk).unwrap();
+    assert_eq!(found, records);
+    assert_eq!(log.torn.unwrap().offset, u64::from(end));
+}
+
+#[test]
 fn a_missing_cut_or_grown_file_is_corruption() {
     let change = |change: &dyn Fn(&Disk)| {
-        let scene = scene();
+        let mut scene = scene();
+        // Also where no record is read.
+        scene.checkpoint.from_file = 4;
         let disk = scene.disk.disk();
         change(&disk);
         let result = open_from(&disk, &scene.checkpoint);

@@ -2,6 +2,7 @@
 //! that ask nobody.
 
 use std::{
+    collections::VecDeque,
     path::PathBuf,
     pin::Pin,
     sync::{
@@ -106,7 +107,7 @@ impl Engine {
             messages,
             jobs: Some(jobs),
             busy: false,
-            held_back: None,
+            held_back: VecDeque::new(),
             compactions: Vec::new(),
             feeds: feeds.clone(),
             now: None,
@@ -225,8 +226,8 @@ struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     /// Whether a job is under way.
     busy: bool,
-    /// What came out of the queue behind the writes of a commit.
-    held_back: Option<Message>,
+    /// What came out of the queue before its turn.
+    held_back: VecDeque<Message>,
     compactions: Vec<Reply<()>>,
     feeds: Feeds,
     /// The latest time anybody has told.
@@ -256,7 +257,7 @@ impl Writer {
 
     /// Waits for the next message; `None` when a sync is due.
     fn next(&mut self) -> Option<Message> {
-        if let Some(message) = self.held_back.take() {
+        if let Some(message) = self.held_back.pop_front() {
             return Some(message);
         }
         match self.sync_due {
@@ -278,14 +279,18 @@ impl Writer {
         let mut requests = vec![request];
         let mut replies = vec![reply];
         while count < COMMIT_WRITES_MAX {
-            match self.messages.try_recv() {
+            let next = match self.held_back.pop_front() {
+                Some(message) => Ok(message),
+                None => self.messages.try_recv(),
+            };
+            match next {
                 Ok(Message::Write(request, reply)) => {
                     count += request.writes.len();
                     requests.push(request);
                     replies.push(reply);
                 }
                 Ok(other) => {
-                    self.held_back = Some(other);
+                    self.held_back.push_front(other);
                     break;
                 }
                 Err(_) => break,
@@ -322,31 +327,30 @@ impl Writer {
                     "the segments of closed log files can't be written".into(),
                 ));
             }
-            match self.messages.recv() {
-                Ok(Message::Finished(Err(error))) => {
+            match self.next_finished() {
+                Some(Err(error)) => {
                     self.busy = false;
                     return Err(error);
                 }
-                Ok(Message::Finished(finished)) => self.finished(finished),
-                Ok(Message::Write(_, reply)) => {
-                    // It came while there was no room; the client may try again.
-                    let full = "the store is busy writing segments";
-                    let _ = reply.send(Err(EngineError::Unavailable(full.into())));
-                }
-                Ok(Message::Sweep(_, reply)) => {
-                    let _ = reply.send(Ok(0));
-                }
-                Ok(Message::Compact(reply)) => self.compactions.push(reply),
-                Ok(Message::Statistics(reply)) => {
-                    let _ = reply.send(statistics(&self.core));
-                }
-                Ok(Message::Close) | Err(_) => {
-                    self.held_back = Some(Message::Close);
-                    return Ok(());
-                }
+                Some(finished) => self.finished(finished),
+                None => return Ok(()),
             }
         }
         Ok(())
+    }
+
+    /// Waits for the job under way; everything else waits in turn behind it. `None` if the store is
+    /// gone.
+    fn next_finished(&mut self) -> Option<Result<Finished, EngineError>> {
+        let is_finished = |message: &Message| matches!(message, Message::Finished(_));
+        loop {
+            if let Some(index) = self.held_back.iter().position(is_finished)
+                && let Some(Message::Finished(finished)) = self.held_back.remove(index)
+            {
+                return Some(finished);
+            }
+            self.held_back.push_back(self.messages.recv().ok()?);
+        }
     }
 
     fn sweep(&mut self, now: Timestamp, reply: Reply<u64>) {
@@ -426,6 +430,13 @@ impl Writer {
 
     /// Ends the background work and notes the log's end.
     fn close(mut self, background: JoinHandle<()>) {
+        // A plan starts from what the job before it has left.
+        while self.busy {
+            match self.next_finished() {
+                Some(finished) => self.finished(finished),
+                None => break,
+            }
+        }
         let note = self.core.sync().is_ok().then(|| self.core.plan_note());
         if let (Some(jobs), Some(note)) = (self.jobs.take(), note) {
             let _ = jobs.send(note);

@@ -1,3 +1,5 @@
 //! The engine through its public interface.
 
+mod compare;
 mod restart;
+mod suite;

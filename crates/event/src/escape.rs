@@ -130,20 +130,25 @@ fn escaped_char(escape: &[u8]) -> char {
 }
 
 /// Measures the escape at the start of `rest`, which begins with a backslash.
+#[inline]
 pub(crate) fn escape_length(rest: &[u8]) -> Result<(usize, Spelling), &'static str> {
     match rest.get(1) {
         Some(b'n' | b'"' | b'\\' | b'r' | b't' | b'b' | b'f') => Ok((2, Spelling::Canonical)),
         Some(b'/') => Ok((2, Spelling::Other)),
-        Some(b'u') => match code_unit(rest) {
-            Some(0xd800..=0xdbff) => match rest.get(6..).and_then(code_unit) {
-                Some(0xdc00..=0xdfff) => Ok((12, Spelling::Other)),
-                _ => Err("lone surrogate in a string"),
-            },
-            Some(0xdc00..=0xdfff) => Err("lone surrogate in a string"),
-            Some(_) => Ok((6, Spelling::Other)),
-            None => Err("malformed escape in a string"),
-        },
+        Some(b'u') => unicode_escape_length(rest),
         _ => Err("malformed escape in a string"),
+    }
+}
+
+fn unicode_escape_length(rest: &[u8]) -> Result<(usize, Spelling), &'static str> {
+    match code_unit(rest) {
+        Some(0xd800..=0xdbff) => match rest.get(6..).and_then(code_unit) {
+            Some(0xdc00..=0xdfff) => Ok((12, Spelling::Other)),
+            _ => Err("lone surrogate in a string"),
+        },
+        Some(0xdc00..=0xdfff) => Err("lone surrogate in a string"),
+        Some(_) => Ok((6, Spelling::Other)),
+        None => Err("malformed escape in a string"),
     }
 }
 
@@ -160,17 +165,16 @@ fn code_unit(rest: &[u8]) -> Option<u32> {
 /// Returns the offset of the first quote, backslash or control character at or after `at`, or the
 /// length if there is none.
 #[inline]
-pub(crate) fn find_special(bytes: &[u8], mut at: usize) -> usize {
-    while let Some(block) = bytes.get(at..).and_then(<[u8]>::first_chunk) {
-        let marks = special_marks(u64::from_le_bytes(*block));
+pub(crate) fn find_special(bytes: &[u8], at: usize) -> usize {
+    let (words, tail) = bytes.get(at..).unwrap_or_default().as_chunks();
+    for (index, word) in words.iter().enumerate() {
+        let marks = special_marks(u64::from_le_bytes(*word));
         if marks != 0 {
-            return at + marks.trailing_zeros() as usize / 8;
+            return at + index * word.len() + marks.trailing_zeros() as usize / 8;
         }
-        at += block.len();
     }
-    let tail = bytes.get(at..).unwrap_or_default();
     let special = |&byte: &u8| byte == b'"' || byte == b'\\' || byte < 0x20;
-    at + tail.iter().position(special).unwrap_or(tail.len())
+    bytes.len() - tail.len() + tail.iter().position(special).unwrap_or(tail.len())
 }
 
 /// Marks the top bit of special bytes, eight at a time. The lowest mark is right; those above it

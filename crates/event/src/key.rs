@@ -49,13 +49,14 @@ macro_rules! fixed_bytes {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.to_hex())
+                let mut hex = [0; 2 * $len];
+                f.write_str(faster_hex::hex_encode(&self.0, &mut hex).map_err(|_| fmt::Error)?)
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.to_hex())
+                fmt::Display::fmt(self, f)
             }
         }
     };

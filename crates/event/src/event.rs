@@ -1,6 +1,6 @@
 //! Events: parsing from the wire, identity, and the questions the rules ask of them.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, io::Write};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
@@ -142,11 +142,12 @@ impl Event {
     }
 
     fn serialisation_head(&self) -> Vec<u8> {
-        format!(
-            "[0,\"{}\",{},{},",
-            self.pubkey, self.created_at, self.kind.0
-        )
-        .into_bytes()
+        // Room for the longest one, so that it never grows.
+        let mut head = Vec::with_capacity(100);
+        let (pubkey, created_at, kind) = (self.pubkey, self.created_at, self.kind.0);
+        // Writing to memory does not fail.
+        let _ = write!(head, "[0,\"{pubkey}\",{created_at},{kind},");
+        head
     }
 
     /// Returns the JSON to store and to send.

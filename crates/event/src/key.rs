@@ -13,10 +13,10 @@ pub struct HexError {
 /// Decodes exactly `2 * N` lower-case hex digits.
 pub(crate) fn decode_hex<const N: usize>(hex: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    let decoded = hex.len() == 2 * N
-        && !hex.iter().any(u8::is_ascii_uppercase)
-        && faster_hex::hex_decode(hex, &mut bytes).is_ok();
-    decoded.then_some(bytes)
+    let decoded = hex.len() == 2 * N && faster_hex::hex_decode(hex, &mut bytes).is_ok();
+    // Of the hex digits in ASCII, those in upper case lack this bit.
+    let lower = hex.iter().fold(0x20, |bits, digit| bits & digit) != 0;
+    (decoded && lower).then_some(bytes)
 }
 
 macro_rules! fixed_bytes {

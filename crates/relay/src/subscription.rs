@@ -102,3 +102,59 @@ impl Subscription {
 fn is_in(snapshot: Sequence, sequence: Option<Sequence>) -> bool {
     sequence.is_some_and(|sequence| sequence <= snapshot)
 }
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_event::testing::{Author, EventBuilder};
+
+    use super::*;
+
+    fn subscription() -> Subscription {
+        let id = SubscriptionId::new("s").unwrap();
+        Subscription::new(SubscriptionKey(0), id)
+    }
+
+    fn event(content: &str) -> Arc<Event> {
+        let event = EventBuilder::new(1).content(content);
+        Arc::new(event.sign(&Author::new(1)))
+    }
+
+    #[test]
+    fn what_came_before_the_snapshot_was_known_waits_unless_the_snapshot_has_it() {
+        let mut subscription = subscription();
+        let (known, new, ephemeral) = (event("known"), event("new"), event("ephemeral"));
+        subscription.offer(Some(Sequence(7)), &known, 10);
+        subscription.offer(Some(Sequence(8)), &new, 10);
+        subscription.offer(None, &ephemeral, 10);
+        subscription.start(Sequence(7));
+        let waited: Vec<_> = subscription.end_stored().unwrap().collect();
+        assert_eq!(waited.len(), 2);
+        assert!(Arc::ptr_eq(&waited[0], &new));
+        assert!(Arc::ptr_eq(&waited[1], &ephemeral));
+    }
+
+    #[test]
+    fn what_the_snapshot_has_takes_no_room_among_what_waits() {
+        let mut subscription = subscription();
+        subscription.start(Sequence(7));
+        for _ in 0..3 {
+            let offer = subscription.offer(Some(Sequence(7)), &event("known"), 1);
+            assert!(matches!(offer, Offer::Known));
+        }
+        let offer = subscription.offer(Some(Sequence(8)), &event("new"), 1);
+        assert!(matches!(offer, Offer::Wait));
+        let offer = subscription.offer(Some(Sequence(9)), &event("newer"), 1);
+        assert!(matches!(offer, Offer::Overflow));
+    }
+
+    #[test]
+    fn the_stored_answer_ends_once() {
+        let mut subscription = subscription();
+        assert!(subscription.end_stored().is_some());
+        assert!(subscription.end_stored().is_none());
+        assert!(matches!(
+            subscription.offer(None, &event("live"), 0),
+            Offer::Send(_)
+        ));
+    }
+}

@@ -169,5 +169,6 @@ mod tests {
     fn what_is_no_address_is_refused() {
         assert!(RelayUrls::public("https://example.com").is_err());
         assert!(RelayUrls::public("example.com").is_err());
+        assert!(RelayUrls::public("wss://user@example.com").is_err());
     }
 }

@@ -201,9 +201,8 @@ impl LiveIndex {
     /// having it decides that an event is wanted, time aside.
     fn filter_terms(&self, filters: &[Filter]) -> Vec<(TermHash, bool)> {
         let mut terms = Vec::new();
-        let times_agree = common_times(filters).is_some();
         for filter in filters.iter().filter(|filter| !filter.matches_nothing()) {
-            self.push_filter_terms(filter, times_agree, &mut terms);
+            self.push_filter_terms(filter, &mut terms);
         }
         // Of two filters under one term it is enough if one is decided by it.
         terms.sort_unstable_by_key(|(term, decides)| (*term, Reverse(*decides)));
@@ -211,19 +210,13 @@ impl LiveIndex {
         terms
     }
 
-    fn push_filter_terms(
-        &self,
-        filter: &Filter,
-        times_agree: bool,
-        terms: &mut Vec<(TermHash, bool)>,
-    ) {
+    fn push_filter_terms(&self, filter: &Filter, terms: &mut Vec<(TermHash, bool)>) {
         let paired = filter
             .kinds
             .as_deref()
             .filter(|kinds| kinds.len() <= PAIRED_KINDS_MAX);
         let by_kind_too = filter.kinds.is_none() || paired.is_some();
-        let mut push =
-            |term: Term<'_>, decides| terms.push((self.hash(&term), decides && times_agree));
+        let mut push = |term: Term<'_>, decides| terms.push((self.hash(&term), decides));
         if let Some(ids) = &filter.ids {
             let decides =
                 filter.authors.is_none() && filter.kinds.is_none() && filter.tags.is_empty();

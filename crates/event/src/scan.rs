@@ -172,8 +172,8 @@ fn scan_tags(scanner: &mut Scanner<'_>, start: usize) -> Result<ScannedTags, Fau
     let mut more_tags = scanner.open_array(NOT_TAGS)?;
     while more_tags {
         let mut more_strings = scanner.open_array(NOT_A_TAG)?;
-        // An empty tag's start is its closing bracket, which has just been taken.
-        starts.push(offset(scanner.at() - usize::from(!more_strings), start));
+        // After an empty tag there is anything but a string.
+        starts.push(offset(scanner.at(), start));
         while more_strings {
             spelling = spelling.max(scanner.string(NOT_A_TAG)?.spelling);
             more_strings = scanner.more_elements()?;

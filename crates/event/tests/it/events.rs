@@ -70,7 +70,12 @@ fn every_spelling_of_a_text_has_one_id() {
     for (content, spellings) in [
         (
             "A/é",
-            &[r#""A/é""#, r#""\u0041\/\u00e9""#, r#""A\/\u00E9""#][..],
+            &[
+                r#""A/é""#,
+                r#""\u0041\/\u00e9""#,
+                r#""A\/\u00E9""#,
+                r#""A\/é""#,
+            ][..],
         ),
         (
             "\u{1f980}",

@@ -36,7 +36,7 @@ pub(crate) use error::LogError;
 pub(crate) use files::LogFiles;
 pub(crate) use position::LogPosition;
 pub(crate) use record::Record;
-pub(crate) use recovery::{Checkpoint, Recovered, TornTail, recover};
+pub(crate) use recovery::{Checkpoint, TornTail, recover};
 pub(crate) use rewrite::{remove, rewrite};
 pub(crate) use sealed::SealedLog;
 pub(crate) use walk::{Damage, Walked, salvage, verify};

@@ -168,12 +168,6 @@ impl SealedLog {
             .map_or(Ok(()), |table| table.check(self.path()))
     }
 
-    /// Returns the entries of a rewritten file's table.
-    pub(super) fn entries(&self) -> Option<impl Iterator<Item = (u32, u32)>> {
-        let table = self.0.table.as_ref()?;
-        Some((0..table.len()).filter_map(|index| table.entry(index)))
-    }
-
     fn records_end(&self) -> usize {
         self.0
             .table

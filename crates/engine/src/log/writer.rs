@@ -91,6 +91,8 @@ impl LogWriter {
 
     /// Adds a record to the commit to come, and tells where it will be. Each record, facts
     /// included, has a sequence of its own, above the one before; there may be gaps.
+    ///
+    /// After an error all that was appended for that commit is dropped.
     pub(crate) fn append(
         &mut self,
         record: &Record,
@@ -114,7 +116,7 @@ impl LogWriter {
                 Ok(position)
             }
             _ => {
-                self.buffer.truncate(start);
+                self.drop_buffered();
                 Err(LogError::TooLarge { len })
             }
         }
@@ -127,15 +129,9 @@ impl LogWriter {
     /// reopened.
     pub(crate) fn commit(&mut self, sync: bool) -> Result<(), LogError> {
         self.check_running()?;
-        let result = self.write_buffer();
-        self.buffer.clear();
-        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
-        if result.is_ok() {
-            self.last_sequence = self.buffered_sequence;
-        } else {
-            self.buffered_sequence = self.last_sequence;
-        }
-        result?;
+        self.write_buffer().inspect_err(|_| self.drop_buffered())?;
+        self.last_sequence = self.buffered_sequence;
+        self.drop_buffered();
         if sync { self.sync() } else { Ok(()) }
     }
 
@@ -204,6 +200,12 @@ impl LogWriter {
 
         self.active = next;
         Ok(sealed)
+    }
+
+    fn drop_buffered(&mut self) {
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_BYTES_KEPT);
+        self.buffered_sequence = self.last_sequence;
     }
 
     fn write_buffer(&mut self) -> Result<(), LogError> {

@@ -168,17 +168,15 @@ fn a_record_larger_than_a_file_passes_its_length() {
 }
 
 #[test]
-fn a_record_larger_than_any_file_is_refused_alone() {
+fn a_record_larger_than_any_file_is_refused_with_its_commit() {
     let disk = SimulatedDisk::new(1).disk();
     let (mut log, _) = open(&disk).unwrap();
-    let mut written = append(&mut log.writer, 2, 0).unwrap();
+    let mut written = commit(&mut log.writer, 2, true).unwrap();
+    append(&mut log.writer, 2, 0).unwrap();
     let large = event(Bytes::from(vec![b'x'; (256 << 20) + 1]));
-    let refused = log.writer.append(&large, Sequence(3));
+    let refused = log.writer.append(&large, Sequence(5));
     assert!(matches!(refused, Err(LogError::TooLarge { .. })));
-    let small = record(3, 0);
-    let position = log.writer.append(&small, Sequence(3)).unwrap();
-    written.push((position, Sequence(3), small));
-    log.writer.commit(true).unwrap();
+    written.extend(commit(&mut log.writer, 2, true).unwrap());
     assert_eq!(open(&disk).unwrap().1, written);
 }
 

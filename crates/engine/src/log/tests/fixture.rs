@@ -7,7 +7,7 @@ use hikyaku_store::{Hider, RemovalReason, Sequence};
 use hikyaku_vfs::Disk;
 
 use crate::log::{
-    Checkpoint, LogError, LogOptions, LogPosition, LogWriter, Record, Recovered, recover,
+    Checkpoint, LogError, LogOptions, LogPosition, LogWriter, Record, recover, recovery::Recovered,
 };
 
 pub(super) type Written = (LogPosition, Sequence, Record);

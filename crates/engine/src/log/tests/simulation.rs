@@ -8,7 +8,7 @@ use hikyaku_store::Sequence;
 use hikyaku_vfs::{Disk, SimulatedDisk};
 
 use super::fixture::{Random, Written, append, dir, open_from};
-use crate::log::{Checkpoint, LogError, LogFiles, LogWriter, Recovered, remove, rewrite};
+use crate::log::{Checkpoint, LogError, LogFiles, LogWriter, recovery::Recovered, remove, rewrite};
 
 /// How many runs of the simulation a test makes, each with its own seed.
 const SEEDS: u64 = 2000;

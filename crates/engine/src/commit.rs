@@ -52,6 +52,8 @@ pub(crate) struct Core {
     pub(crate) stopped: Option<String>,
     /// Commits not yet synced (with [`Durability::Interval`]).
     pub(crate) unsynced: bool,
+    /// The last sequence in closed log files.
+    pub(crate) sealed_through: Sequence,
     pub(crate) statistics: Statistics,
 }
 
@@ -327,9 +329,18 @@ impl Core {
                 }
             })?;
         self.unsynced = false;
+        self.sealed_through = self.log.last_sequence();
         self.files = self.files.with(sealed);
         self.publish();
         Ok(())
+    }
+
+    /// Closes the log file if it holds anything; returns the store with all of its log closed.
+    pub(crate) fn seal(&mut self) -> Result<Arc<Snapshot>, EngineError> {
+        if self.log.last_sequence() > self.sealed_through {
+            self.turn_over()?;
+        }
+        Ok(self.published.load_full())
     }
 
     /// Returns the index of the first part in memory whose log file is `log_file`.

@@ -30,6 +30,7 @@ use crate::{
     reader::EngineReader,
     segment::TermHasher,
     snapshot::{Payload, Snapshot},
+    verify::{self, VerifyReport},
 };
 
 /// A commit takes what waits, up to so many writes: what waits longer than its sync is the next
@@ -57,6 +58,8 @@ enum Message {
     Write(Request, Reply<Vec<Outcome>>),
     Sweep(Timestamp, Reply<u64>),
     Compact(Reply<()>),
+    /// Close the log file, so that all of the log can be read.
+    Seal(mpsc::Sender<Result<Arc<Snapshot>, EngineError>>),
     Statistics(oneshot::Sender<EngineStatistics>),
     Finished(Result<Finished, EngineError>),
     Close,
@@ -144,6 +147,19 @@ impl Engine {
     /// when that is done; reads and writes go on meanwhile.
     pub fn compact(&self) -> Pin<Box<dyn Future<Output = Result<(), StoreError>> + Send>> {
         self.ask(Message::Compact)
+    }
+
+    /// Checks every checksum of the store, and that its indexes agree with its log, while it is in
+    /// use. Blocks until it is done: call it on a thread of its own. `progress` is called now and
+    /// then with what has been checked so far.
+    pub fn verify(&self, progress: impl FnMut(&VerifyReport)) -> Result<VerifyReport, StoreError> {
+        let closed = || StoreError::Stopped("the store is closed".into());
+        let (reply, answer) = mpsc::channel();
+        self.writer
+            .send(Message::Seal(reply))
+            .map_err(|_| closed())?;
+        let snapshot = answer.recv().map_err(|_| closed())??;
+        Ok(verify::verify(&snapshot, &self.hasher, progress))
     }
 
     /// Returns the store's figures.
@@ -242,6 +258,9 @@ impl Writer {
             match self.next() {
                 Some(Message::Write(request, reply)) => self.commit(request, reply),
                 Some(Message::Sweep(now, reply)) => self.sweep(now, reply),
+                Some(Message::Seal(reply)) => {
+                    let _ = reply.send(self.core.seal());
+                }
                 Some(Message::Compact(reply)) => self.compactions.push(reply),
                 Some(Message::Statistics(reply)) => {
                     let _ = reply.send(statistics(&self.core));

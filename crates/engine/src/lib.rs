@@ -19,11 +19,13 @@ mod open;
 mod options;
 mod query;
 mod reader;
+mod repair;
 mod segment;
 mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod tombstones;
+mod verify;
 
 pub use crate::{
     commit::Statistics,
@@ -31,4 +33,6 @@ pub use crate::{
     error::EngineError,
     open::OpeningReport,
     options::{Durability, Options},
+    repair::{RepairReport, repair},
+    verify::VerifyReport,
 };

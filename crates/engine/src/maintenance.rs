@@ -579,7 +579,8 @@ impl Maintenance {
     }
 }
 
-fn tombstones_of(part: &Part, hiders: &Hiders) -> Result<Tombstones, EngineError> {
+/// Returns a part's tombstones as they are written.
+pub(crate) fn tombstones_of(part: &Part, hiders: &Hiders) -> Result<Tombstones, EngineError> {
     let mut hidings: Vec<(DocId, Hider)> = Vec::new();
     for doc in part.hidden.iter() {
         let sequence = part.segment.sequence(doc)?;

@@ -129,6 +129,18 @@ impl Manifest {
     }
 }
 
+/// Removes the manifest, if there is one: the store does not open until it has a new one.
+pub(crate) fn remove(disk: &dyn Vfs, dir: &Path) -> Result<(), EngineError> {
+    let path = dir.join(FILE_NAME);
+    let remove = || -> std::io::Result<()> {
+        if disk.exists(&path)? {
+            disk.remove(&path)?;
+        }
+        disk.sync_dir(dir)
+    };
+    remove().map_err(|error| failed("remove", &path, &error))
+}
+
 /// Writes a file so that it is there wholly or not at all: beside, synced, renamed, synced.
 pub(crate) fn write_whole(
     disk: &dyn Vfs,

@@ -214,6 +214,8 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
         published: Arc::new(ArcSwap::from_pointee(snapshot)),
         stopped: None,
         unsynced: false,
+        // What the last file holds is not looked up: at worst it is closed once for nothing.
+        sealed_through: Sequence(0),
         statistics: Statistics::default(),
     };
     let maintenance = Maintenance::new(disk.clone(), layout, hasher, manifest, written);

@@ -137,6 +137,14 @@ pub(super) enum FileName {
     Other,
 }
 
+/// Returns the file number and generation that a name in the log's folder stands for.
+pub(crate) fn parse_name(name: &Path) -> Option<(u32, u32)> {
+    match FileName::parse(name) {
+        FileName::Log { file, generation } => Some((file, generation)),
+        FileName::Unfinished | FileName::Other => None,
+    }
+}
+
 impl FileName {
     pub(super) fn parse(name: &Path) -> Self {
         let name = name.to_string_lossy();

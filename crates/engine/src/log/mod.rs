@@ -34,6 +34,7 @@ mod writer;
 
 pub(crate) use error::LogError;
 pub(crate) use files::LogFiles;
+pub(crate) use header::parse_name;
 pub(crate) use position::LogPosition;
 pub(crate) use record::Record;
 pub(crate) use recovery::{Checkpoint, TornTail, recover};

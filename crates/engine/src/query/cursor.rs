@@ -5,9 +5,8 @@ use std::{
     task::{Context, Poll},
 };
 
-use hikyaku_event::Filter;
 use hikyaku_store::{
-    Budget, Completeness, LimitPolicy, Query, QueryCursor, QueryStep, Sequence, StoreError,
+    Allowance, Budget, Completeness, Query, QueryCursor, QueryStep, Sequence, StoreError,
 };
 
 use super::{
@@ -36,10 +35,7 @@ struct Limited {
     head: Option<Match>,
     state: State,
     taken: u64,
-    /// Up to this many are returned in any case.
-    soft: u64,
-    /// Up to this many where they end a run of one `created_at`.
-    hard: u64,
+    allowance: Allowance,
     last_created_at: u64,
     beyond_units_left: u32,
 }
@@ -59,19 +55,18 @@ impl Cursor {
             .filters
             .iter()
             .map(|filter| {
-                let (soft, hard) = limits(filter, query.limits);
-                let plan = Plan::new(filter, &query.reader, query.now, soft, hasher);
+                let allowance = query.limits.allowance(filter.limit);
+                let plan = Plan::new(filter, &query.reader, query.now, allowance.enough, hasher);
                 Limited {
                     stream: FilterStream::new(snapshot.clone(), plan, None),
                     head: None,
-                    state: if hard == 0 {
+                    state: if allowance.enough == 0 {
                         State::Done(Completeness::Unknown)
                     } else {
                         State::Answering
                     },
                     taken: 0,
-                    soft,
-                    hard,
+                    allowance,
                     last_created_at: 0,
                     beyond_units_left: LOOK_BEYOND_UNITS,
                 }
@@ -145,27 +140,13 @@ impl QueryCursor for Cursor {
     }
 }
 
-/// The number of events a filter returns in any case, and the number it may return to finish a run
-/// of equal `created_at`: never more than the client asked for, up to twice our own cap (NIP-67).
-fn limits(filter: &Filter, policy: LimitPolicy) -> (u64, u64) {
-    let ours = u64::from(policy.max);
-    match filter.limit {
-        Some(limit) if limit <= ours => (limit, limit),
-        Some(limit) => (ours, limit.min(ours * 2)),
-        None => {
-            let ours = ours.min(u64::from(policy.default));
-            (ours, ours * 2)
-        }
-    }
-}
-
 impl Limited {
     /// Looks for the next match; false if the budget ran out before.
     fn find_head(&mut self, budget: &mut Budget) -> Result<bool, EngineError> {
         if self.head.is_some() || matches!(self.state, State::Done(_)) {
             return Ok(true);
         }
-        if self.state == State::Answering && self.taken >= self.hard {
+        if self.state == State::Answering && self.taken >= self.allowance.most {
             self.state = State::LookingBeyond;
         }
         let before = budget.left();
@@ -182,8 +163,8 @@ impl Limited {
             StreamStep::Yield => return Ok(false),
             StreamStep::End => self.state = State::Done(Completeness::Finish),
             StreamStep::Match(found) => {
-                let run_goes_on = found.key.created_at == self.last_created_at;
-                if self.taken >= self.soft && !run_goes_on {
+                let same_time = found.key.created_at == self.last_created_at;
+                if !self.allowance.admits(self.taken, same_time) {
                     self.state = State::LookingBeyond;
                 }
                 self.head = Some(found);

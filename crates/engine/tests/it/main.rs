@@ -3,3 +3,4 @@
 mod compare;
 mod restart;
 mod suite;
+mod verify;

@@ -67,11 +67,16 @@ impl Draft {
 
     /// Returns the JSON with one member's value spelt differently.
     pub(crate) fn json_with(&self, key: &str, value: &str) -> String {
+        self.json_with_all(&[(key, value)])
+    }
+
+    /// Returns the JSON with these members' values spelt differently.
+    pub(crate) fn json_with_all(&self, values: &[(&str, &str)]) -> String {
         let mut members = self.members();
-        members
-            .iter_mut()
-            .filter(|(k, _)| k == key)
-            .for_each(|member| member.1 = value.into());
+        for (key, value) in &mut members {
+            let replaced = values.iter().find(|(replaced, _)| replaced == key);
+            replaced.inspect(|(_, new)| (*new).clone_into(value));
+        }
         object(&members)
     }
 }

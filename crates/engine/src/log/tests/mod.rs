@@ -4,4 +4,5 @@ mod basic;
 mod damage;
 mod fixture;
 mod hostile;
+mod released;
 mod simulation;

@@ -5,10 +5,11 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::{
     super::{
-        layout::{BLOCK_LEN, FOOTER_LEN, HEADER_LEN},
+        layout::{BLOCK_LEN, FOOTER_LEN, HEADER_LEN, bucket_bits},
         testing::fuzz_segment_reader,
     },
-    DocId, Document, MergeInput, Segment, SegmentError, build, documents, hasher, merge, sample,
+    DocId, Document, MergeInput, PostingList, Segment, SegmentError, build, documents, hasher,
+    merge, sample,
 };
 
 fn open(bytes: Vec<u8>) -> Result<Segment, SegmentError> {
@@ -97,6 +98,33 @@ fn merging_what_is_damaged_is_an_error() {
         };
         let merged = merge(&[input], &mut Vec::new());
         assert!(matches!(merged, Err(SegmentError::Corrupt(_))));
+    }
+}
+
+#[test]
+fn parts_that_disagree_are_noticed_though_checksums_are_right() {
+    let sound = build(&sample(40), &hasher()).unwrap().bytes;
+    let segment = open(sound.clone()).unwrap();
+    let (layout, summary) = (segment.layout, segment.summary);
+    let tables = |count| 4 * ((1 << bucket_bits(count)) + 1);
+    let mut parts = vec![
+        (layout.expiring_docs, 4 * summary.expiring as usize),
+        (layout.id_table, tables(summary.docs)),
+        (layout.id_entries, 4 * summary.docs as usize),
+        (layout.term_table, tables(summary.terms)),
+    ];
+    // The lengths of the lists, and the halves of the ids that the id index hashes.
+    let lists = (0..summary.terms).map(|ordinal| segment.term_at(ordinal).unwrap().1);
+    let places = lists.filter_map(PostingList::place_in_postings);
+    parts.extend(places.map(|place| (layout.postings + 4 * (place as usize - 1), 4)));
+    parts.extend((0..summary.docs as usize).map(|doc| (layout.ids + 32 * doc, 16)));
+    for (start, len) in parts {
+        for bit in 8 * start..8 * (start + len) {
+            let mut bytes = sound.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            reseal(&mut bytes, layout.checksums);
+            assert!(is_noticed(bytes), "bit {bit} of {layout:?}");
+        }
     }
 }
 

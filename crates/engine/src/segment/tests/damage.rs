@@ -5,11 +5,11 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 use super::{
     super::{
-        layout::{BLOCK_LEN, FOOTER_LEN, HEADER_LEN, bucket_bits},
+        layout::{BLOCK_LEN, FOOTER_LEN, HEADER_LEN, INLINE, bucket_bits},
         testing::fuzz_segment_reader,
     },
-    DocId, Document, MergeInput, PostingList, Segment, SegmentError, build, documents, hasher,
-    merge, sample,
+    DocId, Document, Flags, MergeInput, PostingList, Segment, SegmentError, build, documents,
+    hasher, merge, sample,
 };
 
 fn open(bytes: Vec<u8>) -> Result<Segment, SegmentError> {
@@ -126,6 +126,79 @@ fn parts_that_disagree_are_noticed_though_checksums_are_right() {
             assert!(is_noticed(bytes), "bit {bit} of {layout:?}");
         }
     }
+}
+
+/// Writes over a sound segment, with right checksums, and opens it.
+fn overwritten(sound: &Segment, offset: usize, bytes: &[u8]) -> Segment {
+    let mut copy = build(&sample(40), &hasher()).unwrap().bytes;
+    copy[offset..offset + bytes.len()].copy_from_slice(bytes);
+    reseal(&mut copy, sound.layout.checksums);
+    open(copy).unwrap()
+}
+
+#[test]
+fn a_posting_beyond_the_documents_is_an_error() {
+    let sound = open(build(&sample(40), &hasher()).unwrap().bytes).unwrap();
+    let lists = (0..sound.terms_len()).map(|ordinal| sound.term_at(ordinal).unwrap().1);
+    for list in lists {
+        let (offset, doc) = match list.place_in_postings() {
+            Some(place) => (sound.layout.postings + 4 * place as usize, 40),
+            None => (
+                sound.layout.dictionary + 16 * list.ordinal as usize,
+                INLINE | 40,
+            ),
+        };
+        let segment = overwritten(&sound, offset, &u32::to_le_bytes(doc));
+        let (_, list) = segment.term_at(list.ordinal).unwrap();
+        assert!(segment.posting(list, 0).is_err());
+        assert!(segment.verify_all().is_err());
+    }
+}
+
+#[test]
+fn a_document_twice_in_the_id_index_is_noticed() {
+    let sound = open(build(&sample(40), &hasher()).unwrap().bytes).unwrap();
+    let [first, second] =
+        [0, 1].map(|bucket| sound.word(sound.layout.id_table, bucket, 17).unwrap());
+    assert!(second - first > 1);
+    let entry = sound.word(sound.layout.id_entries, first, 40).unwrap();
+    let offset = sound.layout.id_entries + 4 * (first as usize + 1);
+    let segment = overwritten(&sound, offset, &entry.to_le_bytes());
+    assert!(segment.verify_all().is_err());
+}
+
+#[test]
+fn a_flag_without_an_expiry_is_an_error() {
+    let sound = open(build(&sample(40), &hasher()).unwrap().bytes).unwrap();
+    for doc in (0..40).map(DocId) {
+        let flags = sound.flags(doc).unwrap().with(Flags::EXPIRING, true);
+        let segment = overwritten(&sound, sound.layout.flags + doc.0 as usize, &[flags.0]);
+        if sound.expires_at(doc).unwrap().is_none() {
+            assert!(segment.expires_at(doc).is_err());
+            assert!(segment.verify_all().is_err());
+        }
+    }
+}
+
+#[test]
+fn an_author_whose_list_lacks_the_document_is_noticed() {
+    let sound = open(build(&sample(40), &hasher()).unwrap().bytes).unwrap();
+    for ordinal in 0..sound.terms_len() {
+        let (_, list) = sound.term_at(ordinal).unwrap();
+        let held = sound.posting(list, 0).unwrap() == DocId(0);
+        let segment = overwritten(&sound, sound.layout.authors, &ordinal.to_le_bytes());
+        assert_eq!(segment.verify_all().is_err(), !held, "{ordinal}");
+    }
+}
+
+#[test]
+fn damaged_checksums_are_told_from_damaged_blocks() {
+    let mut bytes = build(&sample(40), &hasher()).unwrap().bytes;
+    let checksums = open(bytes.clone()).unwrap().layout.checksums;
+    bytes[checksums] ^= 1;
+    let message = open(bytes).unwrap_err().to_string();
+    let start = format!("damaged is damaged at byte {checksums}: expected block checksums");
+    assert!(message.starts_with(&start), "{message}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Merging segments into one, front to back: by key for the columns, by term for the postings.
 //!
 //! In memory are, per document, its new number (4 bytes), its new document's author (4) and origin
-//! (2), and for a while the longest posting list or the id index (4 to 6).
+//! (2), and for a while the longest posting list or the id index (4 to 6); and some megabytes.
 
 use std::{
     cmp::Reverse,
@@ -12,7 +12,7 @@ use hikyaku_event::{EventId, Kind};
 use hikyaku_store::{Key, Sequence};
 
 use super::{
-    DocId, Families, Flags, Segment, SegmentError, Term,
+    DocId, Families, Flags, PostingList, Segment, SegmentError, Term,
     layout::{DOCS_MAX, Range, Summary},
     write::{ListHead, Lists, Read, Sink, Source, write},
 };
@@ -255,6 +255,7 @@ struct TermHead {
     term: Term,
     input: u16,
     ordinal: u32,
+    place: u32,
 }
 
 impl<'a> MergingLists<'a> {
@@ -267,11 +268,12 @@ impl<'a> MergingLists<'a> {
         for (input, MergeInput { segment, .. }) in (0..).zip(merging.inputs) {
             lists.authors.push(author_ordinals(segment)?);
             if segment.terms_len() > 0 {
-                let (term, _) = segment.dictionary_entry(0)?;
+                let (term, place) = segment.dictionary_entry(0)?;
                 lists.heads.push(Reverse(TermHead {
                     term,
                     input,
                     ordinal: 0,
+                    place,
                 }));
             }
         }
@@ -303,10 +305,11 @@ impl Lists for MergingLists<'_> {
                     break;
                 }
                 is_author |= bit(authors, head.ordinal);
-                append_kept(segment, head.ordinal, map, postings)?;
+                let list = segment.posting_list(head.ordinal, head.place)?;
+                append_kept(segment, list, map, postings)?;
                 head.ordinal += 1;
                 if head.ordinal < segment.terms_len() {
-                    (head.term, _) = segment.dictionary_entry(head.ordinal)?;
+                    (head.term, head.place) = segment.dictionary_entry(head.ordinal)?;
                 } else {
                     PeekMut::pop(top);
                 }
@@ -321,8 +324,12 @@ impl Lists for MergingLists<'_> {
 }
 
 /// Appends the new numbers of a list's documents.
-fn append_kept(segment: &Segment, ordinal: u32, map: &[u32], postings: &mut Vec<u32>) -> Read<()> {
-    let (_, list) = segment.term_at(ordinal)?;
+fn append_kept(
+    segment: &Segment,
+    list: PostingList,
+    map: &[u32],
+    postings: &mut Vec<u32>,
+) -> Read<()> {
     for index in 0..list.len {
         let DocId(old) = segment.posting(list, index)?;
         let new = map.get(old as usize).filter(|new| **new != DROPPED);

@@ -7,11 +7,6 @@
 //!
 //! Owned here: terms, building, merging, reading, verifying. Which segments there are, which of
 //! their documents are tombstoned, and how queries combine them is the rest of the crate's concern.
-#![allow(
-    dead_code,
-    unused_imports,
-    reason = "the query engine is built on this"
-)]
 
 mod build;
 mod document;

@@ -148,7 +148,11 @@ impl Segment {
         Ok((Term::new(entry >> 32), entry as u32))
     }
 
-    fn posting_list(&self, ordinal: u32, place: u32) -> Result<PostingList, SegmentError> {
+    pub(super) fn posting_list(
+        &self,
+        ordinal: u32,
+        place: u32,
+    ) -> Result<PostingList, SegmentError> {
         if place & INLINE != 0 {
             return Ok(PostingList {
                 ordinal,

@@ -20,6 +20,7 @@ pub fn measure_segments(docs: u32, clock: &dyn Fn() -> Duration, tell: &mut dyn 
     });
 
     measure_building(&documents, &hasher, &mut watch);
+    measure_small_merging(&documents, &hasher, &mut watch);
     let mut whole = Vec::new();
     watch.time("building one segment, per document", docs, || {
         whole = build(&documents, &hasher).map_or(Vec::new(), |built| built.bytes);
@@ -77,6 +78,32 @@ fn measure_building(documents: &[Document], hasher: &TermHasher, watch: &mut Sto
             for part in parts {
                 let built = build(part, hasher).map(|built| Segment::in_memory(built.bytes));
                 black_box(built.is_ok());
+            }
+        });
+    }
+}
+
+/// Merges segments as small as those in memory are.
+fn measure_small_merging(documents: &[Document], hasher: &TermHasher, watch: &mut Stopwatch<'_>) {
+    for size in [1, 16, 256, 4096] {
+        let parts = documents.chunks(size).take((100_000 / size).max(8));
+        let built = parts.filter_map(|part| build(part, hasher).ok());
+        let segments: Vec<_> = built
+            .filter_map(|built| Segment::in_memory(built.bytes).ok())
+            .collect();
+        let count = segments.iter().map(Segment::len).sum();
+        let what = format!("merging 4 segments of {size} in memory, per document");
+        watch.time(&what, count, || {
+            for group in segments.chunks(4) {
+                let inputs = group.iter().map(|segment| MergeInput {
+                    segment,
+                    keep: &|_| true,
+                    moved: None,
+                });
+                let inputs: Vec<_> = inputs.collect();
+                let mut bytes = Vec::new();
+                black_box(merge(&inputs, &mut bytes).is_ok());
+                black_box(Segment::in_memory(bytes).is_ok());
             }
         });
     }

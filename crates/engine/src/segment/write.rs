@@ -14,6 +14,10 @@ use super::{
     },
 };
 
+/// How many bytes of postings are kept in memory rather than merged twice: those of about half a
+/// million documents. Few in unit tests, so that both ways are tested.
+const POSTINGS_KEPT_MAX: usize = if cfg!(test) { 400 } else { 16 << 20 };
+
 /// Where a segment is written to, front to back.
 pub(crate) trait Sink {
     /// Appends bytes.
@@ -115,14 +119,10 @@ pub(super) fn write(source: &impl Source, sink: &mut dyn Sink) -> Result<(), Seg
     out.words(dictionary.authors)?;
 
     out.align()?;
-    let (mut lists, mut postings) = (source.lists()?, Vec::new());
-    while lists.next(&mut postings)?.is_some() {
-        if postings.len() > 1 {
-            out.put((postings.len() as u32).to_le_bytes())?;
-            for doc in &postings {
-                out.put(doc.to_le_bytes())?;
-            }
-        }
+    if let Some(postings) = dictionary.postings {
+        out.put_all(&postings)?;
+    } else {
+        write_postings(source, &mut out)?;
     }
     out.finish(&summary)
 }
@@ -131,12 +131,14 @@ pub(super) fn write(source: &impl Source, sink: &mut dyn Sink) -> Result<(), Seg
 struct Dictionary {
     terms: u32,
     posting_words: u32,
+    /// The section that comes last, if it is small.
+    postings: Option<Vec<u8>>,
     table: Vec<u32>,
     authors: Vec<u32>,
 }
 
-/// Writes the dictionary's entries. The lists are walked twice, here for their lengths and then for
-/// their postings, so that neither need be in memory.
+/// Writes the dictionary's entries, and keeps the lists as they will be written after it, up to
+/// [`POSTINGS_KEPT_MAX`]. Where they are more, they are walked a second time.
 fn write_dictionary(
     source: &impl Source,
     summary: &Summary,
@@ -147,6 +149,7 @@ fn write_dictionary(
     let mut buckets = vec![0_u32; 1 << fine_bits];
     let mut authors = vec![0_u32; summary.docs as usize];
     let (mut terms, mut words) = (0_u32, 0_u64);
+    let mut kept = Some(Vec::new());
 
     out.align()?;
     let (mut lists, mut postings) = (source.lists()?, Vec::new());
@@ -156,8 +159,13 @@ fn write_dictionary(
         } else {
             let start = words as u32;
             words += 1 + postings.len() as u64;
+            if let Some(bytes) = &mut kept {
+                bytes.extend((postings.len() as u32).to_le_bytes());
+                bytes.extend(postings.iter().flat_map(|doc| doc.to_le_bytes()));
+            }
             start
         };
+        kept.take_if(|bytes| bytes.len() > POSTINGS_KEPT_MAX);
         if words > POSTING_WORDS_MAX {
             return Err(SegmentError::TooLarge);
         }
@@ -185,9 +193,24 @@ fn write_dictionary(
     Ok(Dictionary {
         terms,
         posting_words: words as u32,
+        postings: kept,
         table: std::iter::once(0).chain(ends).collect(),
         authors,
     })
+}
+
+/// Writes the lists of more than one document.
+fn write_postings(source: &impl Source, out: &mut BlockWriter<'_>) -> Result<(), SegmentError> {
+    let (mut lists, mut postings) = (source.lists()?, Vec::new());
+    while lists.next(&mut postings)?.is_some() {
+        if postings.len() > 1 {
+            out.put((postings.len() as u32).to_le_bytes())?;
+            for doc in &postings {
+                out.put(doc.to_le_bytes())?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Appends to a sink block by block, and keeps the checksums.
@@ -216,17 +239,30 @@ impl<'a> BlockWriter<'a> {
         Ok(())
     }
 
-    fn put_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        bytes.iter().try_for_each(|byte| self.put([*byte]))
+    /// Appends any bytes.
+    fn put_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let room = bytes.len().min(BLOCK_LEN - self.block.len());
+            let (head, rest) = bytes.split_at(room);
+            self.block.extend_from_slice(head);
+            if self.block.len() == BLOCK_LEN {
+                self.flush()?;
+            }
+            bytes = rest;
+        }
+        Ok(())
     }
 
     /// Begins a section.
     fn align(&mut self) -> io::Result<()> {
-        // A block is a multiple of the alignment.
-        while !self.block.len().is_multiple_of(SECTION_ALIGN as usize) {
-            self.put([0])?;
+        // A block is a multiple of the alignment, so this stays in it.
+        let len = self.block.len().next_multiple_of(SECTION_ALIGN as usize);
+        self.block.resize(len, 0);
+        if len == BLOCK_LEN {
+            self.flush()
+        } else {
+            Ok(())
         }
-        Ok(())
     }
 
     /// Writes a section of elements whose size divides the alignment.

@@ -33,7 +33,6 @@ pub(crate) struct MergeInput<'a> {
 pub(crate) struct MergeMap {
     /// Per input, by old number.
     maps: Vec<Vec<u32>>,
-    len: u32,
 }
 
 /// In a map: the document was not kept.
@@ -44,11 +43,6 @@ impl MergeMap {
     pub(crate) fn get(&self, input: usize, doc: DocId) -> Option<DocId> {
         let new = *self.maps.get(input)?.get(doc.0 as usize)?;
         (new != DROPPED).then_some(DocId(new))
-    }
-
-    /// Returns the number of documents kept.
-    pub(crate) fn len(&self) -> u32 {
-        self.len
     }
 }
 
@@ -164,7 +158,7 @@ impl<'a> Merging<'a> {
         };
         Ok(Self {
             inputs,
-            map: MergeMap { maps, len },
+            map: MergeMap { maps },
             origins,
             summary,
         })

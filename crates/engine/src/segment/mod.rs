@@ -27,11 +27,11 @@ mod tests;
 #[cfg(any(test, feature = "testing"))]
 mod workout;
 
-pub(crate) use build::{Built, build};
+pub(crate) use build::build;
 pub(crate) use document::{DocId, Document, Flags};
 pub(crate) use error::SegmentError;
 pub(crate) use merge::{MergeInput, MergeMap, merge};
 pub(crate) use read::Segment;
 pub(crate) use search::PostingList;
-pub(crate) use term::{Families, Family, Term, TermHasher};
-pub(crate) use write::{FileSink, Sink};
+pub(crate) use term::{Families, Term, TermHasher};
+pub(crate) use write::FileSink;

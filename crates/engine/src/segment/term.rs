@@ -73,11 +73,6 @@ impl Families {
         self.0
     }
 
-    /// Tells whether all documents of a segment can be found by this family.
-    pub(crate) const fn contains(self, family: Family) -> bool {
-        self.0 >> family as u8 & 1 == 1
-    }
-
     /// Returns what both index.
     pub(crate) const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)

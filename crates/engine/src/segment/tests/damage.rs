@@ -145,7 +145,7 @@ fn a_posting_beyond_the_documents_is_an_error() {
             Some(place) => (sound.layout.postings + 4 * place as usize, 40),
             None => (
                 sound.layout.dictionary + 16 * list.ordinal as usize,
-                INLINE | 40,
+                INLINE + 40,
             ),
         };
         let segment = overwritten(&sound, offset, &u32::to_le_bytes(doc));

@@ -1,2 +1,44 @@
-//! The program: flags, config, logging, signals.
-fn main() {}
+//! The program: flags, configuration, logging, signals, and the commands. What they do is elsewhere:
+//! the relay in `server`, the store in `engine`.
+
+mod command_line;
+mod commands;
+mod configuration;
+mod control;
+mod failure;
+mod logging;
+mod operations;
+mod present;
+mod relay_key;
+mod serve;
+mod signals;
+mod store;
+mod waiting;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::{command_line::CommandLine, configuration::Effective, failure::Failure};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    let command_line = CommandLine::parse();
+    run(&command_line).unwrap_or_else(|failure| {
+        if failure != Failure::OutputClosed {
+            eprintln!("error: {failure}");
+        }
+        failure.exit_code()
+    })
+}
+
+fn run(command_line: &CommandLine) -> Result<ExitCode, Failure> {
+    let effective = Effective::load(&command_line.command.flags())?;
+    logging::start(&effective.settings);
+    for warning in &effective.warnings {
+        tracing::warn!("{warning}");
+    }
+    commands::run(&command_line.command, effective)
+}

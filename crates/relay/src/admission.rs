@@ -123,8 +123,8 @@ fn embeds_protected(content: &str) -> bool {
     })
 }
 
-/// Tells whether a request to vanish means this relay (NIP-62).
-pub(crate) fn is_to_vanish(event: &Event, urls: &RelayUrls) -> bool {
+/// Tells whether the event is a request to vanish that means this relay (NIP-62).
+pub fn is_to_vanish(event: &Event, urls: &RelayUrls) -> bool {
     event.kind() == Kind::VANISH
         && relay_tags(event).any(|relay| relay == ALL_RELAYS || urls.names_us(&relay))
 }

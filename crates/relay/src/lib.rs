@@ -18,6 +18,7 @@ mod subscription;
 mod urls;
 
 pub use action::{Action, Publication, SubscriptionKey};
+pub use admission::is_to_vanish;
 pub use config::{Limits, RelayConfig};
 pub use information::{RelayInformation, SUPPORTED_NIPS};
 pub use live_index::{ListenerKey, LiveIndex};

@@ -1,0 +1,209 @@
+//! The commands and flags, with the help that a newcomer reads.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::{configuration::Flags, failure::EXIT_CODES};
+
+const EXAMPLES: &str = "\
+Examples:
+  hikyaku serve                         a relay at ws://127.0.0.1:7777, data in ./data
+  hikyaku import events.jsonl           store the events of a file, one JSON object a line
+  hikyaku query '{\"kinds\":[1],\"limit\":5}'
+  hikyaku config --example >hikyaku.toml
+
+Commands that work on a store also work while a server has it open: they find it through the data
+folder.";
+
+/// A Nostr relay: one program, one data folder.
+#[derive(Debug, Parser)]
+#[command(version, after_help = format!("{EXAMPLES}\n\n{EXIT_CODES}"), max_term_width = 100)]
+pub(crate) struct CommandLine {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Where the store and the configuration are; the same for every command.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Place {
+    /// The data folder [default: ./data]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// The configuration [default: ./hikyaku.toml, if it is there]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// A place, and whether a program reads the answer.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Asking {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    /// Answer in JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Serve the relay until it is told to stop
+    ///
+    /// Says on standard error when it is ready, and at which address. SIGTERM or Ctrl-C stops it in
+    /// order: writes in flight are finished and answered, clients are told. A second one stops it at
+    /// once. The data folder is made at the first start, and the relay's own key in it.
+    #[command(after_help = "\
+Examples:
+  hikyaku serve
+  hikyaku serve --data /srv/nostr --listen 0.0.0.0:7777
+  HIKYAKU_PUBLIC_URL=wss://relay.example.com hikyaku serve")]
+    Serve {
+        #[command(flatten)]
+        place: Place,
+        /// Where clients connect [default: 127.0.0.1:7777]
+        #[arg(long, value_name = "ADDR:PORT")]
+        listen: Option<String>,
+    },
+    /// Store events from a file or from standard input, one JSON object a line
+    ///
+    /// Ids and signatures are checked, and the rules of deletion, replacement, vanishing and expiry
+    /// apply; the limits on size and time that clients have do not. At its end it says what became of
+    /// the events. A bad line is counted and shown, and does not stop it. Ctrl-C stops it in order.
+    #[command(after_help = "\
+Examples:
+  hikyaku import events.jsonl
+  zstdcat backup.jsonl.zst | hikyaku import --data /srv/nostr -")]
+    Import {
+        #[command(flatten)]
+        asking: Asking,
+        /// The file; - is standard input
+        #[arg(default_value = "-", value_name = "FILE")]
+        file: PathBuf,
+        /// Stop at the first invalid line, with exit code 1
+        #[arg(long)]
+        strict: bool,
+    },
+    /// Write events to standard output, one JSON object a line, newest first
+    #[command(after_help = "\
+Examples:
+  hikyaku export >backup.jsonl
+  hikyaku export --filter '{\"authors\":[\"<64 hex digits>\"]}' --oldest-first")]
+    Export {
+        #[command(flatten)]
+        place: Place,
+        /// Only what this filter (NIP-01) matches
+        #[arg(long, value_name = "JSON", default_value = "{}")]
+        filter: String,
+        /// Begin with the oldest
+        #[arg(long)]
+        oldest_first: bool,
+    },
+    /// Print the events of some filters, newest first
+    ///
+    /// Like one REQ (NIP-01) of these filters, each with its own limit; but the operator sees private
+    /// kinds too, and without `limit` everything comes.
+    #[command(after_help = "\
+Example:
+  hikyaku query '{\"kinds\":[0],\"authors\":[\"<64 hex digits>\"]}' '{\"kinds\":[1],\"limit\":20}'")]
+    Query {
+        #[command(flatten)]
+        place: Place,
+        /// Filters (NIP-01)
+        #[arg(required = true, value_name = "FILTER")]
+        filters: Vec<String>,
+    },
+    /// Count the events of some filters, each event once
+    #[command(after_help = "\
+Example:
+  hikyaku count '{\"kinds\":[7],\"#e\":[\"<64 hex digits>\"]}'")]
+    Count {
+        #[command(flatten)]
+        asking: Asking,
+        /// Filters (NIP-01); `limit` is ignored
+        #[arg(required = true, value_name = "FILTER")]
+        filters: Vec<String>,
+    },
+    /// Delete the events of a filter for good
+    ///
+    /// First says how many there are, and asks; without a terminal it deletes only with --yes. The
+    /// events may be published or imported again afterwards. A deleted kind 5 or 62 loses its force.
+    #[command(after_help = "\
+Examples:
+  hikyaku delete --filter '{\"authors\":[\"<64 hex digits>\"]}'
+  hikyaku delete --filter '{\"kinds\":[1],\"until\":1700000000}' --yes")]
+    Delete {
+        #[command(flatten)]
+        asking: Asking,
+        /// Which events (NIP-01), without `limit`; {} is all of them
+        #[arg(long, value_name = "JSON", required = true)]
+        filter: String,
+        /// Delete without asking
+        #[arg(long)]
+        yes: bool,
+    },
+    /// Print the store's figures
+    Stats {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Check every checksum, and that the indexes agree with the log
+    ///
+    /// Finds damage before it matters; exit code 4 if there is any. A server goes on serving
+    /// meanwhile.
+    Verify {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Rebuild the indexes from the log
+    ///
+    /// For a store that `verify` finds damaged, or that does not open. Every intact event is kept; if
+    /// the log itself is damaged, its old files are kept aside. No server may have the store open.
+    Repair {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Merge the indexes and rewrite the log without what is deleted
+    ///
+    /// The store does this by itself where it pays; this does it everywhere, now. A server goes on
+    /// serving meanwhile.
+    Compact {
+        #[command(flatten)]
+        place: Place,
+    },
+    /// Print the configuration in force, and where each value is from
+    ///
+    /// A flag wins over the environment, the environment over the file, the file over the default.
+    Config {
+        #[command(flatten)]
+        asking: Asking,
+        /// Print an example file with every key instead
+        #[arg(long)]
+        example: bool,
+    },
+}
+
+impl Command {
+    /// Returns the flags that override the configuration.
+    pub(crate) fn flags(&self) -> Flags {
+        let (place, listen) = match self {
+            Self::Serve { place, listen } => (place, listen.clone()),
+            Self::Import { asking, .. }
+            | Self::Count { asking, .. }
+            | Self::Delete { asking, .. }
+            | Self::Stats { asking }
+            | Self::Verify { asking }
+            | Self::Repair { asking }
+            | Self::Config { asking, .. } => (&asking.place, None),
+            Self::Export { place, .. } | Self::Query { place, .. } | Self::Compact { place } => {
+                (place, None)
+            }
+        };
+        Flags {
+            config: place.config.clone(),
+            data: place.data.clone(),
+            listen,
+        }
+    }
+}

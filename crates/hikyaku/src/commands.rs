@@ -1,0 +1,234 @@
+//! The commands that work on a store: ask for the operation, show what it says.
+
+use std::{
+    fs::File,
+    io::{self, IsTerminal, Write},
+    path::Path,
+    process::ExitCode,
+    sync::{Arc, atomic::Ordering},
+};
+
+use crate::{
+    command_line::Command,
+    configuration::{Effective, example},
+    failure::Failure,
+    operations::{ImportEnd, Input, Operation, Report, parse_filter},
+    present::{self, Terminal, Total},
+    serve, signals,
+    store::{self, Absent, Store},
+};
+
+/// Runs a command.
+pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, Failure> {
+    let settings = &effective.settings;
+    match command {
+        Command::Serve { .. } => serve::serve(effective.settings).map(|()| ExitCode::SUCCESS),
+        Command::Import {
+            asking,
+            file,
+            strict,
+        } => {
+            let (input, total) = open_input(file)?;
+            let store = Store::reach(settings, Absent::Make)?;
+            import(&store, input, total, *strict, asking.json)
+        }
+        Command::Export {
+            filter,
+            oldest_first,
+            ..
+        } => {
+            parse_filter(filter)?;
+            let operation = Operation::Export {
+                filter: filter.clone(),
+                oldest_first: *oldest_first,
+            };
+            send(&Store::reach(settings, Absent::Refuse)?, &operation)
+        }
+        Command::Query { filters, .. } => {
+            let filters = checked(filters)?;
+            let store = Store::reach(settings, Absent::Refuse)?;
+            send(&store, &Operation::Query { filters })
+        }
+        Command::Count { asking, filters } => {
+            let filters = checked(filters)?;
+            let store = Store::reach(settings, Absent::Refuse)?;
+            show(&store.ask(&Operation::Count { filters })?, asking.json)
+        }
+        Command::Delete {
+            asking,
+            filter,
+            yes,
+        } => {
+            if parse_filter(filter)?.limit.is_some() {
+                return Err(Failure::Usage(
+                    "a filter with `limit` does not say which events to delete; use `since` and \
+                     `until`"
+                        .to_owned(),
+                ));
+            }
+            let store = Store::reach(settings, Absent::Refuse)?;
+            delete(&store, filter, *yes, asking.json)
+        }
+        Command::Stats { asking } => {
+            let store = Store::reach(settings, Absent::Refuse)?;
+            show(&store.ask(&Operation::Statistics)?, asking.json)
+        }
+        Command::Verify { asking } => {
+            let store = Store::reach(settings, Absent::Refuse)?;
+            let mut terminal = Terminal::progress("checking", Total::Unknown);
+            let result = store.carry_out(
+                &Operation::Verify,
+                Box::new(io::empty()),
+                &Arc::default(),
+                &mut terminal,
+            );
+            terminal.end().map_err(|error| Failure::output(&error))?;
+            show(&result?, asking.json)
+        }
+        Command::Repair { asking } => show(&store::repair(settings)?, asking.json),
+        Command::Compact { .. } => {
+            let store = Store::reach(settings, Absent::Refuse)?;
+            show(&store.ask(&Operation::Compact)?, false)
+        }
+        Command::Config { example: true, .. } => print(&example()),
+        Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
+    }
+}
+
+/// Opens an import's input; a file's length is known.
+fn open_input(path: &Path) -> Result<(Input, Total), Failure> {
+    if path == Path::new("-") {
+        return Ok((Box::new(io::stdin()), Total::Unknown));
+    }
+    let failed = |error| Failure::io(&format!("can't read {}", path.display()), &error);
+    let file = File::open(path).map_err(failed)?;
+    let metadata = file.metadata().map_err(failed)?;
+    let total = if metadata.is_file() {
+        Total::Bytes(metadata.len())
+    } else {
+        Total::Unknown
+    };
+    Ok((Box::new(file), total))
+}
+
+fn import(
+    store: &Store,
+    input: Input,
+    total: Total,
+    strict: bool,
+    as_json: bool,
+) -> Result<ExitCode, Failure> {
+    let stop =
+        signals::stop_flag().map_err(|error| Failure::io("can't listen to signals", &error))?;
+    let mut terminal = Terminal::progress("importing", total);
+    let result = store.carry_out(&Operation::Import { strict }, input, &stop, &mut terminal);
+    terminal.end().map_err(|error| Failure::output(&error))?;
+    let mut report = result?;
+    if let Report::Imported(report) = &mut report
+        && report.end == ImportEnd::Complete
+        && stop.load(Ordering::Relaxed)
+    {
+        // A server that was sent no more can't know why.
+        report.end = ImportEnd::Interrupted;
+    }
+    show(&report, as_json)
+}
+
+/// Sends events to standard output.
+fn send(store: &Store, operation: &Operation) -> Result<ExitCode, Failure> {
+    let mut terminal = Terminal::events();
+    let result = store.carry_out(
+        operation,
+        Box::new(io::empty()),
+        &Arc::default(),
+        &mut terminal,
+    );
+    terminal.end().map_err(|error| Failure::output(&error))?;
+    show(&result?, false)
+}
+
+fn delete(store: &Store, filter: &str, yes: bool, as_json: bool) -> Result<ExitCode, Failure> {
+    let count = Operation::Count {
+        filters: vec![filter.to_owned()],
+    };
+    let found = store.ask(&count)?;
+    let Report::Counted { count } = found else {
+        return Err(Failure::Failed("a count has another answer".to_owned()));
+    };
+    if !yes {
+        if as_json {
+            return show(&found, true);
+        }
+        if count == 0 {
+            return print("no event matches\n");
+        }
+        if !confirmed(count)? {
+            return print(&format!(
+                "{count} events match; nothing is deleted without --yes\n"
+            ));
+        }
+    }
+    let stop =
+        signals::stop_flag().map_err(|error| Failure::io("can't listen to signals", &error))?;
+    let mut terminal = Terminal::progress("deleting", Total::Events(count));
+    let operation = Operation::Delete {
+        filter: filter.to_owned(),
+    };
+    let result = store.carry_out(&operation, Box::new(io::empty()), &stop, &mut terminal);
+    terminal.end().map_err(|error| Failure::output(&error))?;
+    show(&result?, as_json)
+}
+
+/// Asks, if somebody is there to answer.
+fn confirmed(count: u64) -> Result<bool, Failure> {
+    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+        return Ok(false);
+    }
+    let mut stderr = io::stderr();
+    let mut answer = String::new();
+    write!(stderr, "Delete {count} events for good? [y/N] ")
+        .and_then(|()| stderr.flush())
+        .and_then(|()| io::stdin().read_line(&mut answer))
+        .map_err(|error| Failure::io("can't ask", &error))?;
+    Ok(matches!(answer.trim(), "y" | "Y" | "yes"))
+}
+
+fn checked(filters: &[String]) -> Result<Vec<String>, Failure> {
+    for filter in filters {
+        parse_filter(filter)?;
+    }
+    Ok(filters.to_vec())
+}
+
+/// Shows a report, and returns the exit code it means.
+fn show(report: &Report, as_json: bool) -> Result<ExitCode, Failure> {
+    let text = if as_json {
+        serde_json::to_string(report)
+            .map(|json| json + "\n")
+            .map_err(|error| Failure::Failed(format!("can't write the report: {error}")))?
+    } else {
+        present::report(report)
+    };
+    print(&text)?;
+    Ok(ExitCode::from(match report {
+        Report::Imported(report) => match report.end {
+            ImportEnd::Complete => 0,
+            ImportEnd::InvalidLine => 1,
+            ImportEnd::Interrupted => 130,
+        },
+        Report::Deleted {
+            interrupted: true, ..
+        } => 130,
+        Report::Verified(report) if !report.sound => 4,
+        _ => 0,
+    }))
+}
+
+fn print(text: &str) -> Result<ExitCode, Failure> {
+    let mut stdout = io::stdout();
+    stdout
+        .write_all(text.as_bytes())
+        .and_then(|()| stdout.flush())
+        .map_err(|error| Failure::output(&error))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,294 @@
+//! The keys: their names, what they are for, and which setting each is.
+
+use super::{
+    settings::Settings,
+    value::{Given, Value},
+};
+
+/// One key of the configuration.
+pub(super) struct Key {
+    /// Its name in the file, with the table's before a dot.
+    pub(super) name: &'static str,
+    /// What it is for: sentences for the operator.
+    pub(super) help: &'static str,
+    /// What a value may look like, in TOML, where the default is none.
+    pub(super) example: &'static str,
+    /// Puts a value into the settings; the error says what was expected.
+    pub(super) read: fn(&mut Settings, &Given) -> Result<(), String>,
+    /// Writes the setting as TOML; `None` if it is unset.
+    pub(super) write: fn(&Settings) -> Option<String>,
+}
+
+impl Key {
+    /// Returns the environment variable that overrides the file.
+    pub(super) fn variable(&self) -> String {
+        format!(
+            "HIKYAKU_{}",
+            self.name.replace('.', "_").to_ascii_uppercase()
+        )
+    }
+
+    /// Splits the name into table and key; the table may be empty.
+    pub(super) fn place(&self) -> (&'static str, &'static str) {
+        self.name.split_once('.').unwrap_or(("", self.name))
+    }
+}
+
+/// Returns the position of a key.
+pub(super) fn position(name: &str) -> Option<usize> {
+    KEYS.iter().position(|key| key.name == name)
+}
+
+macro_rules! key {
+    ($name:literal, $($field:ident).+, $help:literal) => {
+        key!($name, $($field).+, $help, "")
+    };
+    ($name:literal, $($field:ident).+, $help:literal, $example:literal) => {
+        Key {
+            name: $name,
+            help: $help,
+            example: $example,
+            read: |settings, given| {
+                settings.$($field).+ = Value::read(given)?;
+                Ok(())
+            },
+            write: |settings| settings.$($field).+.write(),
+        }
+    };
+}
+
+/// All keys; those of a table stand together.
+pub(super) static KEYS: &[Key] = &[
+    key!(
+        "data",
+        data,
+        "The folder that everything is kept in. A relative path in a file starts at the file's folder."
+    ),
+    key!(
+        "listen",
+        server.listen,
+        "Where clients connect. Port 0 lets the system choose one."
+    ),
+    key!(
+        "public_url",
+        server.public_url,
+        "The relay's address as clients know it. AUTH (NIP-42) and requests to vanish (NIP-62) are compared with it; while it is unset, only the listen address and localhost mean this relay.",
+        "\"wss://relay.example.com\""
+    ),
+    key!(
+        "workers",
+        server.workers,
+        "How many worker threads serve clients; unset means one per core.",
+        "4"
+    ),
+    key!(
+        "relay_key",
+        relay_key,
+        "The relay's own secret key in hex. Unset, it is made at the first start and kept in relay.key in the data folder.",
+        "\"<64 hex digits>\""
+    ),
+    key!(
+        "trusted_proxies",
+        server.trusted_proxies,
+        "Proxies whose X-Forwarded-For is believed: IP addresses or ranges."
+    ),
+    key!(
+        "connections_max",
+        server.connections_max,
+        "Connections open at the same time."
+    ),
+    key!(
+        "connections_per_address",
+        server.connections_per_address_max,
+        "Connections open at the same time from one address (IPv6: from one /64)."
+    ),
+    key!(
+        "unlimited_addresses",
+        server.unlimited_addresses,
+        "Addresses that the limit per address leaves alone."
+    ),
+    key!(
+        "information.name",
+        server.information.name,
+        "The relay's name; under 30 characters.",
+        "\"Our relay\""
+    ),
+    key!(
+        "information.description",
+        server.information.description,
+        "What the relay is for.",
+        "\"For the members of our club.\""
+    ),
+    key!(
+        "information.pubkey",
+        server.information.pubkey,
+        "The administrator's public key in hex.",
+        "\"<64 hex digits>\""
+    ),
+    key!(
+        "information.contact",
+        server.information.contact,
+        "Another way to reach the administrator: a URI.",
+        "\"mailto:admin@example.com\""
+    ),
+    key!(
+        "information.icon",
+        server.information.icon,
+        "The address of a square picture.",
+        "\"https://example.com/icon.png\""
+    ),
+    key!(
+        "information.banner",
+        server.information.banner,
+        "The address of a wide picture.",
+        "\"https://example.com/banner.png\""
+    ),
+    key!(
+        "information.terms_of_service",
+        server.information.terms_of_service,
+        "The address of the terms of service.",
+        "\"https://example.com/terms\""
+    ),
+    key!(
+        "limits.message_bytes_max",
+        server.limits.message_bytes_max,
+        "Bytes of one message; a longer one ends the connection."
+    ),
+    key!(
+        "limits.event_bytes_max",
+        server.limits.event_bytes_max,
+        "Bytes of one event. Real follow lists have 450 kB."
+    ),
+    key!(
+        "limits.tags_max",
+        server.limits.tags_max,
+        "Tags of one event. Real follow lists have 6,000."
+    ),
+    key!(
+        "limits.content_characters_max",
+        server.limits.content_characters_max,
+        "Characters of one event's content."
+    ),
+    key!(
+        "limits.subscriptions_max",
+        server.limits.subscriptions_max,
+        "Subscriptions of one connection."
+    ),
+    key!(
+        "limits.filters_max",
+        server.limits.filters_max,
+        "Filters of one REQ or COUNT."
+    ),
+    key!(
+        "limits.filter_values_max",
+        server.limits.filter_values_max,
+        "Ids, authors, kinds and tag values in all filters of one REQ or COUNT."
+    ),
+    key!(
+        "limits.answer_events_default",
+        server.limits.query.default,
+        "Stored events that a filter without limit returns."
+    ),
+    key!(
+        "limits.answer_events_max",
+        server.limits.query.max,
+        "Stored events that a filter returns at most."
+    ),
+    key!(
+        "limits.created_at_ahead_seconds_max",
+        server.limits.created_at_ahead_seconds_max,
+        "How far in the future an event's time may be."
+    ),
+    key!(
+        "limits.created_at_behind_seconds_max",
+        server.limits.created_at_behind_seconds_max,
+        "How far in the past an event's time may be; unset means any.",
+        "94608000"
+    ),
+    key!(
+        "limits.pending_live_max",
+        server.limits.pending_live_max,
+        "New events that may wait for one subscription's stored answer to end."
+    ),
+    key!(
+        "limits.auth_window_seconds",
+        server.limits.auth_window_seconds,
+        "How far an AUTH's time may be from our clock."
+    ),
+    key!(
+        "limits.auth_keys_max",
+        server.limits.auth_keys_max,
+        "Keys that may authenticate on one connection."
+    ),
+    key!(
+        "limits.queued_bytes_max",
+        server.queued_bytes_max,
+        "Bytes of live events that may wait for one client before it is closed as too slow."
+    ),
+    key!(
+        "limits.publications_in_flight_max",
+        server.publications_in_flight_max,
+        "Events of one connection that may be on their way to the store before it is read on."
+    ),
+    key!(
+        "timeouts.header_seconds",
+        server.header_timeout,
+        "How long a client may take to send a request's headers."
+    ),
+    key!(
+        "timeouts.http_seconds",
+        server.http_timeout,
+        "How long a connection may last that does not become a WebSocket."
+    ),
+    key!(
+        "timeouts.ping_seconds",
+        server.ping_interval,
+        "After how long a silence a client is pinged; it has as long again to answer."
+    ),
+    key!(
+        "timeouts.close_seconds",
+        server.close_timeout,
+        "How long a closing connection may take to say goodbye."
+    ),
+    key!(
+        "timeouts.drain_seconds",
+        server.drain_timeout,
+        "How long a shutdown waits for writes and goodbyes."
+    ),
+    key!(
+        "store.durability",
+        durability,
+        "When an OK is sent. \"sync\": after the disk has the event, so that a power cut loses nothing. \"interval\": as soon as the operating system has it; a power cut may lose the last moment."
+    ),
+    key!(
+        "store.sync_interval_ms",
+        sync_interval_ms,
+        "With durability \"interval\": within how many milliseconds the disk follows."
+    ),
+    key!(
+        "store.purge_seconds_max",
+        purge_seconds_max,
+        "Within how many seconds events that were vanished (NIP-62) or deleted by the operator are rewritten out of the log."
+    ),
+    key!(
+        "store.sweep_seconds",
+        server.sweep_interval,
+        "How often expired events (NIP-40) are removed. They are never served, swept or not."
+    ),
+    key!(
+        "metrics.listen",
+        server.metrics_listen,
+        "Where Prometheus reads the metrics; unset means nowhere. Keep it away from the public.",
+        "\"127.0.0.1:9777\""
+    ),
+    key!(
+        "log.filter",
+        log_filter,
+        "Which lines are logged: error, warn, info, debug or trace; or by part, like \"warn,hikyaku_server=debug\"."
+    ),
+    key!(
+        "log.format",
+        log_format,
+        "\"text\" for people, \"json\" for programs."
+    ),
+];

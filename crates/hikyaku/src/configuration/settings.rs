@@ -1,0 +1,103 @@
+//! The settings as the program uses them. Their defaults are those of the crates they are for.
+
+use std::{
+    fmt,
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+};
+
+use hikyaku_engine::{Durability, Options};
+use hikyaku_relay::{RelayUrls, UrlError};
+use hikyaku_server::ServerConfig;
+
+/// All settings.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// The data folder.
+    pub(crate) data: PathBuf,
+    /// The relay's own key, if the operator brings one.
+    pub(crate) relay_key: Option<SecretKey>,
+    /// What the server is told.
+    pub(crate) server: ServerConfig,
+    /// Whether an OK waits for the disk.
+    pub(crate) durability: DurabilityKind,
+    /// Within how many milliseconds the disk follows, where an OK does not wait for it.
+    pub(crate) sync_interval_ms: u64,
+    /// Within how many seconds what was vanished or purged leaves the log.
+    pub(crate) purge_seconds_max: u64,
+    /// Which log lines are written, as `info` or `warn,hikyaku_server=debug`.
+    pub(crate) log_filter: String,
+    /// How they are written.
+    pub(crate) log_format: LogFormat,
+}
+
+/// When an OK is sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum DurabilityKind {
+    /// After the disk has it.
+    Sync,
+    /// Before; the disk follows within an interval.
+    Interval,
+}
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// One object a line, for programs.
+    Json,
+}
+
+/// A secret key's 32 bytes. Never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct SecretKey(pub(crate) [u8; 32]);
+
+impl fmt::Debug for SecretKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretKey(..)")
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 7777));
+        let mut server = ServerConfig::new(listen);
+        server.information.software = String::from(env!("CARGO_PKG_NAME"));
+        server.information.version = String::from(env!("CARGO_PKG_VERSION"));
+        Self {
+            data: PathBuf::from("./data"),
+            relay_key: None,
+            server,
+            durability: DurabilityKind::Sync,
+            sync_interval_ms: 200,
+            purge_seconds_max: Options::default().purge_seconds_max,
+            log_filter: "info".to_owned(),
+            log_format: LogFormat::Text,
+        }
+    }
+}
+
+impl Settings {
+    /// Returns what the engine is told.
+    pub(crate) fn engine_options(&self, term_key: [u8; 16]) -> Options {
+        Options {
+            durability: match self.durability {
+                DurabilityKind::Sync => Durability::Sync,
+                DurabilityKind::Interval => Durability::Interval(self.sync_interval_ms),
+            },
+            purge_seconds_max: self.purge_seconds_max,
+            term_key,
+            ..Options::default()
+        }
+    }
+
+    /// Returns the addresses that mean this relay in requests to vanish, where no server has bound
+    /// one.
+    pub(crate) fn urls(&self) -> Result<RelayUrls, UrlError> {
+        match &self.server.public_url {
+            Some(url) => RelayUrls::public(url),
+            None => Ok(RelayUrls::listening(self.server.listen)),
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! What can be done with a store. Each operation is here once, whether the command that wants it has
+//! opened the store itself or asks the server that has it open.
+
+mod delete;
+mod import;
+mod lines;
+mod read;
+mod report;
+
+use std::{
+    io::{self, Read},
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use hikyaku_engine::Engine;
+use hikyaku_event::Filter;
+use hikyaku_relay::RelayUrls;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use report::{
+    BadLine, ImportEnd, ImportReport, RepairReport, Report, StatisticsReport, VerifyReport,
+};
+
+use crate::{failure::Failure, waiting::wait};
+
+/// An operation, as it is asked for. Filters are JSON.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "operation", rename_all = "snake_case")]
+pub(crate) enum Operation {
+    /// Store the events of the input.
+    Import {
+        /// Stop at the first bad line.
+        strict: bool,
+    },
+    /// Send the events of one filter.
+    Export {
+        /// Which.
+        filter: String,
+        /// Begin with the oldest.
+        oldest_first: bool,
+    },
+    /// Send the events of some filters, newest first.
+    Query {
+        /// Which.
+        filters: Vec<String>,
+    },
+    /// Count the events of some filters.
+    Count {
+        /// Which.
+        filters: Vec<String>,
+    },
+    /// Remove the events of a filter for good.
+    Delete {
+        /// Which.
+        filter: String,
+    },
+    /// Tell the store's figures.
+    Statistics,
+    /// Check every checksum, and the indexes against the log.
+    Verify,
+    /// Merge the segments and rewrite the log.
+    Compact,
+}
+
+impl Operation {
+    /// Returns its name, for the log.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Import { .. } => "import",
+            Self::Export { .. } => "export",
+            Self::Query { .. } => "query",
+            Self::Count { .. } => "count",
+            Self::Delete { .. } => "delete",
+            Self::Statistics => "stats",
+            Self::Verify => "verify",
+            Self::Compact => "compact",
+        }
+    }
+}
+
+/// How far an operation is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    /// Events done.
+    pub(crate) events: u64,
+    /// Bytes of the input done.
+    pub(crate) bytes: u64,
+}
+
+/// Who hears of an operation while it goes on. An error ends it.
+pub(crate) trait Audience {
+    /// Takes one event's JSON.
+    fn event(&mut self, json: &[u8]) -> io::Result<()>;
+    /// Hears how far it is.
+    fn progress(&mut self, progress: Progress) -> io::Result<()>;
+}
+
+/// What an operation reads: an import's lines.
+pub(crate) type Input = Box<dyn Read + Send>;
+
+/// An open store, and the addresses that mean this relay in requests to vanish.
+#[derive(Debug, Clone)]
+pub(crate) struct Host {
+    /// The store.
+    pub(crate) engine: Arc<Engine>,
+    /// The addresses.
+    pub(crate) urls: RelayUrls,
+}
+
+/// Carries an operation out on this thread. Once `stop` is set it ends as soon as it can, in order.
+pub(crate) fn carry_out(
+    host: &Host,
+    operation: &Operation,
+    input: Input,
+    stop: &Arc<AtomicBool>,
+    audience: &mut dyn Audience,
+) -> Result<Report, Failure> {
+    match operation {
+        Operation::Import { strict } => {
+            import::import(host, input, *strict, stop, audience).map(Report::Imported)
+        }
+        Operation::Export {
+            filter,
+            oldest_first: true,
+        } => {
+            let filter = parse_filter(filter)?;
+            read::send_oldest_first(&*host.engine, &filter, stop, audience)
+        }
+        Operation::Export { filter, .. } => {
+            read::send(&*host.engine, vec![parse_filter(filter)?], stop, audience)
+        }
+        Operation::Query { filters } => {
+            read::send(&*host.engine, parse_filters(filters)?, stop, audience)
+        }
+        Operation::Count { filters } => read::count(&*host.engine, parse_filters(filters)?),
+        Operation::Delete { filter } => {
+            delete::delete(&*host.engine, &parse_filter(filter)?, stop, audience)
+        }
+        Operation::Statistics => Ok(Report::Statistics(StatisticsReport::new(
+            &wait(host.engine.statistics()),
+            host.engine.opening_report(),
+        ))),
+        Operation::Verify => verify(host, audience),
+        Operation::Compact => {
+            wait(host.engine.compact())?;
+            Ok(Report::Compacted)
+        }
+    }
+}
+
+fn verify(host: &Host, audience: &mut dyn Audience) -> Result<Report, Failure> {
+    let mut told = Ok(());
+    let report = host.engine.verify(|report| {
+        if told.is_ok() {
+            told = audience.progress(Progress {
+                events: report.events,
+                bytes: 0,
+            });
+        }
+    })?;
+    told.map_err(|error| Failure::output(&error))?;
+    Ok(Report::Verified(report.into()))
+}
+
+/// Reads a filter that the operator wrote.
+pub(crate) fn parse_filter(json: &str) -> Result<Filter, Failure> {
+    Filter::parse(json.as_bytes())
+        .map_err(|error| Failure::Usage(format!("the filter {json} is not one: {error}")))
+}
+
+fn parse_filters(filters: &[String]) -> Result<Vec<Filter>, Failure> {
+    filters.iter().map(|json| parse_filter(json)).collect()
+}

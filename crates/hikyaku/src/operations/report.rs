@@ -1,0 +1,241 @@
+//! What an operation has to say at its end, for people and for programs.
+
+use std::path::PathBuf;
+
+use hikyaku_engine::{EngineStatistics, OpeningReport};
+use serde::{Deserialize, Serialize};
+
+/// The end of an operation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "report", rename_all = "snake_case")]
+pub(crate) enum Report {
+    /// An import.
+    Imported(ImportReport),
+    /// An export or a query.
+    Sent {
+        /// How many events.
+        events: u64,
+    },
+    /// A count.
+    Counted {
+        /// How many events.
+        count: u64,
+    },
+    /// A delete.
+    Deleted {
+        /// How many events are removed.
+        removed: u64,
+        /// How many had gone meanwhile.
+        absent: u64,
+        /// Whether it was stopped before its end.
+        interrupted: bool,
+    },
+    /// The figures.
+    Statistics(StatisticsReport),
+    /// A check.
+    Verified(VerifyReport),
+    /// A repair.
+    Repaired(RepairReport),
+    /// A compaction.
+    Compacted,
+}
+
+/// What became of an import's lines. Every line that is not blank is counted once.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct ImportReport {
+    /// Lines read, blank ones aside.
+    pub(crate) events: u64,
+    /// Stored now.
+    pub(crate) stored: u64,
+    /// Stored before.
+    pub(crate) duplicates: u64,
+    /// Not stored: a newer version is.
+    pub(crate) superseded: u64,
+    /// Not stored by the rules.
+    pub(crate) refused: RefusedCounts,
+    /// No valid events.
+    pub(crate) invalid: InvalidCounts,
+    /// The first invalid lines.
+    pub(crate) first_invalid: Vec<BadLine>,
+    /// How it ended.
+    pub(crate) end: ImportEnd,
+}
+
+/// Why valid events were not stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct RefusedCounts {
+    /// Deleted by their authors or recipients (NIP-09).
+    pub(crate) deleted: u64,
+    /// Their authors or recipients have vanished (NIP-62).
+    pub(crate) vanished: u64,
+    /// Expired (NIP-40).
+    pub(crate) expired: u64,
+    /// Of ephemeral kinds.
+    pub(crate) ephemeral: u64,
+}
+
+/// Why lines are no valid events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct InvalidCounts {
+    /// Not the JSON of an event.
+    pub(crate) malformed: u64,
+    /// The id is not the event's hash.
+    pub(crate) wrong_id: u64,
+    /// The signature is not the author's.
+    pub(crate) wrong_signature: u64,
+    /// Longer than any event.
+    pub(crate) too_long: u64,
+}
+
+/// An invalid line.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct BadLine {
+    /// Its number, from 1.
+    pub(crate) line: u64,
+    /// What is wrong with it.
+    pub(crate) reason: String,
+}
+
+/// How an import ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ImportEnd {
+    /// With its input.
+    #[default]
+    Complete,
+    /// Stopped by the operator: what was read until then is stored.
+    Interrupted,
+    /// At the first invalid line, as was wanted: what stood before it is stored.
+    InvalidLine,
+}
+
+impl RefusedCounts {
+    /// Returns the sum.
+    pub(crate) fn total(&self) -> u64 {
+        self.deleted + self.vanished + self.expired + self.ephemeral
+    }
+}
+
+impl InvalidCounts {
+    /// Returns the sum.
+    pub(crate) fn total(&self) -> u64 {
+        self.malformed + self.wrong_id + self.wrong_signature + self.too_long
+    }
+}
+
+/// The store's figures.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct StatisticsReport {
+    /// Stored events, hidden and expired ones included.
+    pub(crate) events: u64,
+    /// Removed events that still take room in segments.
+    pub(crate) removed: u64,
+    /// Hidden events.
+    pub(crate) hidden: u64,
+    /// Events whose segment is not yet written.
+    pub(crate) in_memory: u64,
+    /// Segment files.
+    pub(crate) segments: u64,
+    /// Bytes of segment files.
+    pub(crate) segment_bytes: u64,
+    /// Closed log files.
+    pub(crate) log_files: u64,
+    /// Bytes of closed log files.
+    pub(crate) log_bytes: u64,
+    /// Closed log files that wait for their segment.
+    pub(crate) waiting_flushes: u64,
+    /// Commits since the store was opened.
+    pub(crate) commits: u64,
+    /// Events stored since the store was opened.
+    pub(crate) stored_since_opening: u64,
+    /// Events removed since the store was opened.
+    pub(crate) removed_since_opening: u64,
+    /// Merges since the store was opened.
+    pub(crate) merges: u64,
+    /// Events read back from the log when the store was opened.
+    pub(crate) replayed: u64,
+    /// What was cut from the log's end when the store was opened, if anything was.
+    pub(crate) torn_tail: Option<String>,
+    /// Why the store refuses writes, if it does.
+    pub(crate) stopped: Option<String>,
+}
+
+impl StatisticsReport {
+    pub(super) fn new(figures: &EngineStatistics, opening: &OpeningReport) -> Self {
+        Self {
+            events: figures.events,
+            removed: figures.removed,
+            hidden: figures.hidden,
+            in_memory: figures.in_memory,
+            segments: figures.segments,
+            segment_bytes: figures.segment_bytes,
+            log_files: figures.log_files,
+            log_bytes: figures.log_bytes,
+            waiting_flushes: figures.waiting_flushes,
+            commits: figures.writer.commits,
+            stored_since_opening: figures.writer.stored,
+            removed_since_opening: figures.writer.removed,
+            merges: figures.writer.merges,
+            replayed: opening.replayed,
+            torn_tail: opening.torn_tail.clone(),
+            stopped: figures.stopped.clone(),
+        }
+    }
+}
+
+/// What a check came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct VerifyReport {
+    /// Whether nothing is wrong.
+    pub(crate) sound: bool,
+    /// Closed log files read.
+    pub(crate) log_files: u64,
+    /// Log records read.
+    pub(crate) records: u64,
+    /// Segment files read.
+    pub(crate) segments: u64,
+    /// Events compared with their index.
+    pub(crate) events: u64,
+    /// What is wrong.
+    pub(crate) findings: Vec<String>,
+    /// How many findings there are beyond those.
+    pub(crate) more_findings: u64,
+}
+
+impl From<hikyaku_engine::VerifyReport> for VerifyReport {
+    fn from(report: hikyaku_engine::VerifyReport) -> Self {
+        Self {
+            sound: report.is_sound(),
+            log_files: report.log_files,
+            records: report.records,
+            segments: report.segments,
+            events: report.events,
+            findings: report.findings,
+            more_findings: report.more_findings,
+        }
+    }
+}
+
+/// What a repair found and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct RepairReport {
+    /// Intact events in the log, removed ones included.
+    pub(crate) events: u64,
+    /// What was damaged in the log.
+    pub(crate) damage: Vec<String>,
+    /// Where the damaged log's files are kept.
+    pub(crate) kept_in: Option<PathBuf>,
+    /// Segments written.
+    pub(crate) segments: u64,
+}
+
+impl From<hikyaku_engine::RepairReport> for RepairReport {
+    fn from(report: hikyaku_engine::RepairReport) -> Self {
+        Self {
+            events: report.events,
+            damage: report.damage,
+            kept_in: report.kept_in,
+            segments: report.segments,
+        }
+    }
+}

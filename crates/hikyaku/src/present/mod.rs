@@ -1,0 +1,9 @@
+//! What a command shows: events on standard output, progress on standard error, and reports.
+
+mod audience;
+mod figures;
+mod progress;
+mod reports;
+
+pub(crate) use audience::{Terminal, Total};
+pub(crate) use reports::{configuration, report};

@@ -1,0 +1,174 @@
+//! `serve`: opens the store, binds, says that it is ready, and closes in order.
+
+use std::{error::Error, net::SocketAddr, sync::Arc};
+
+use hikyaku_engine::Engine;
+use hikyaku_relay::RelayUrls;
+use hikyaku_server::{Gauge, Gauges, Server, ServerError};
+use hikyaku_vfs::{RealDisk, Vfs};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+
+use crate::{
+    configuration::{LogFormat, Settings},
+    control::{self, ControlServer},
+    failure::Failure,
+    operations::Host,
+    relay_key, signals, store,
+    waiting::wait,
+};
+
+/// Serves until a signal comes.
+pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
+    let stop = signals::first().map_err(|error| Failure::io("can't listen to signals", &error))?;
+    allow_connections();
+    RealDisk
+        .create_dir_all(&settings.data)
+        .map_err(|error| Failure::io(&format!("can't make {}", settings.data.display()), &error))?;
+    let engine = Arc::new(store::open(&settings)?);
+    store::report_opening(&engine);
+    settings.server.information.self_key = Some(relay_key::public_key(&settings, &RealDisk)?);
+    settings.server.gauges = Some(gauges(&engine));
+    let public_url = settings.server.public_url.clone();
+    let server = Server::bind(settings.server, engine.clone()).map_err(|error| failure(&error))?;
+    let host = Host {
+        engine,
+        urls: match public_url {
+            Some(url) => {
+                RelayUrls::public(&url).map_err(|error| Failure::Usage(error.to_string()))?
+            }
+            None => RelayUrls::listening(server.address()),
+        },
+    };
+    // A relay that commands can't reach is still a relay.
+    let control = ControlServer::start(control::socket(&settings.data), host.clone())
+        .inspect_err(|error| tracing::warn!(%error, "commands can't reach this server"))
+        .ok();
+    if let Some(address) = server.metrics_address() {
+        tracing::info!("metrics at http://{address}/metrics");
+    }
+    say_ready(server.address(), settings.log_format);
+    let served = server.run(stop).map_err(|error| failure(&error));
+    if let Some(control) = control {
+        control.stop();
+    }
+    close(host.engine);
+    served
+}
+
+/// Says that clients can connect, whatever the log leaves out.
+fn say_ready(address: SocketAddr, format: LogFormat) {
+    let message = format!("hikyaku is ready at ws://{address}");
+    match format {
+        LogFormat::Text => eprintln!("{message}"),
+        LogFormat::Json => eprintln!(
+            "{}",
+            json!({"level": "INFO", "target": "hikyaku", "fields": {"message": message}})
+        ),
+    }
+}
+
+/// Closes the store, so that the next start finds it in order.
+fn close(engine: Arc<Engine>) {
+    if let Some(engine) = Arc::into_inner(engine) {
+        engine.close();
+    } else {
+        // Nothing is lost: the next start reads the end of the log again.
+        tracing::warn!("a command was still under way: the store is left as it is");
+    }
+}
+
+fn failure(error: &ServerError) -> Failure {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text += ": ";
+        text += &error.to_string();
+        source = error.source();
+    }
+    match error {
+        ServerError::PublicUrl(_) => Failure::Usage(text),
+        ServerError::Listen { .. } => Failure::Failed(format!(
+            "{text}\nchoose another address with --listen, or stop the program that has it"
+        )),
+        _ => Failure::Failed(text),
+    }
+}
+
+/// Each connection needs a descriptor; the usual soft limit of 1,024 is for programs that use
+/// `select`.
+fn allow_connections() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+}
+
+/// Returns the store's figures for the metrics.
+fn gauges(engine: &Arc<Engine>) -> Gauges {
+    // Weak, lest the metrics keep the store open.
+    let engine = Arc::downgrade(engine);
+    Arc::new(move || {
+        let Some(figures) = engine.upgrade().map(|engine| wait(engine.statistics())) else {
+            return Vec::new();
+        };
+        let gauge = |name, help, value| Gauge {
+            name,
+            help,
+            value: value as f64,
+        };
+        vec![
+            gauge(
+                "store_events",
+                "Stored events, hidden and expired ones included.",
+                figures.events,
+            ),
+            gauge(
+                "store_removed_events",
+                "Removed events that still take room in segments.",
+                figures.removed,
+            ),
+            gauge("store_hidden_events", "Hidden events.", figures.hidden),
+            gauge(
+                "store_memory_events",
+                "Events whose segment is not yet written.",
+                figures.in_memory,
+            ),
+            gauge("store_segments", "Segment files.", figures.segments),
+            gauge(
+                "store_segment_bytes",
+                "Bytes of segment files.",
+                figures.segment_bytes,
+            ),
+            gauge(
+                "store_log_bytes",
+                "Bytes of closed log files.",
+                figures.log_bytes,
+            ),
+            gauge(
+                "store_waiting_flushes",
+                "Closed log files that wait for their segment.",
+                figures.waiting_flushes,
+            ),
+            gauge(
+                "store_commits",
+                "Commits since the start.",
+                figures.writer.commits,
+            ),
+            gauge(
+                "store_merges",
+                "Merges since the start.",
+                figures.writer.merges,
+            ),
+            gauge(
+                "store_stopped",
+                "1 if the store refuses writes.",
+                u64::from(figures.stopped.is_some()),
+            ),
+        ]
+    })
+}

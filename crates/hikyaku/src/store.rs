@@ -1,0 +1,168 @@
+//! Reaching a store: through the server that has it open, or by opening it.
+
+use std::{
+    io,
+    os::unix::net::UnixStream,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use hikyaku_engine::{Engine, EngineError};
+use hikyaku_vfs::{Disk, RealDisk, Vfs};
+
+use crate::{
+    configuration::Settings,
+    control,
+    failure::Failure,
+    operations::{Audience, Host, Input, Operation, Report, carry_out},
+};
+
+/// A store that operations can be carried out on.
+#[derive(Debug)]
+pub(crate) enum Store {
+    /// A server has it open, and listens here.
+    Served(PathBuf),
+    /// This process has.
+    Opened(Host),
+}
+
+/// Returns the folder of the events within the data folder.
+pub(crate) fn folder(settings: &Settings) -> PathBuf {
+    settings.data.join("events")
+}
+
+/// Opens the store, or makes one. One process at a time.
+pub(crate) fn open(settings: &Settings) -> Result<Engine, EngineError> {
+    let disk: Disk = Arc::new(RealDisk);
+    let options = settings.engine_options(random_key()?);
+    Engine::open(disk, folder(settings), options)
+}
+
+/// Whether a command may begin with a store that is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Absent {
+    /// It is made.
+    Make,
+    /// That is an error.
+    Refuse,
+}
+
+impl Store {
+    /// Reaches the store of the data folder.
+    pub(crate) fn reach(settings: &Settings, absent: Absent) -> Result<Self, Failure> {
+        let socket = control::socket(&settings.data);
+        if UnixStream::connect(&socket).is_ok() {
+            return Ok(Self::Served(socket));
+        }
+        let data = settings.data.display();
+        let exists = RealDisk
+            .exists(&folder(settings).join("MANIFEST"))
+            .map_err(|error| Failure::io(&format!("can't look into {data}"), &error))?;
+        if absent == Absent::Refuse && !exists {
+            return Err(nothing_there(settings));
+        }
+        let engine = open(settings).map_err(|error| match error {
+            EngineError::Refused(text) => Failure::InUse(format!(
+                "{text}\n(a server that is just starting or stopping can't be reached yet or any \
+                 more: try again in a moment)"
+            )),
+            other => other.into(),
+        })?;
+        report_opening(&engine);
+        let urls = settings
+            .urls()
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        Ok(Self::Opened(Host {
+            engine: Arc::new(engine),
+            urls,
+        }))
+    }
+
+    /// Carries an operation out.
+    pub(crate) fn carry_out(
+        &self,
+        operation: &Operation,
+        input: Input,
+        stop: &Arc<AtomicBool>,
+        audience: &mut dyn Audience,
+    ) -> Result<Report, Failure> {
+        match self {
+            Self::Served(socket) => {
+                let stream = UnixStream::connect(socket).map_err(|error| {
+                    Failure::io("the running server can't be reached any more", &error)
+                })?;
+                control::call(stream, operation, input, stop, audience)
+            }
+            Self::Opened(host) => carry_out(host, operation, input, stop, audience),
+        }
+    }
+
+    /// Carries an operation out that reads nothing, tells nothing on its way, and ends soon.
+    pub(crate) fn ask(&self, operation: &Operation) -> Result<Report, Failure> {
+        self.carry_out(
+            operation,
+            Box::new(io::empty()),
+            &Arc::default(),
+            &mut Nobody,
+        )
+    }
+}
+
+/// Rebuilds the indexes from the log; of a store that nobody has open.
+pub(crate) fn repair(settings: &Settings) -> Result<Report, Failure> {
+    if UnixStream::connect(control::socket(&settings.data)).is_ok() {
+        return Err(Failure::InUse(format!(
+            "a server has {} open; stop it first",
+            settings.data.display()
+        )));
+    }
+    let folder = folder(settings);
+    let exists = RealDisk.list(&folder).is_ok_and(|files| !files.is_empty());
+    if !exists {
+        return Err(nothing_there(settings));
+    }
+    let disk: Disk = Arc::new(RealDisk);
+    let options = settings.engine_options(random_key()?);
+    let report = hikyaku_engine::repair(&disk, folder, &options)?;
+    Ok(Report::Repaired(report.into()))
+}
+
+fn nothing_there(settings: &Settings) -> Failure {
+    Failure::Failed(format!(
+        "there is no store in {}; name the right folder with --data, or make one with `hikyaku \
+         import` or `hikyaku serve`",
+        settings.data.display()
+    ))
+}
+
+fn random_key() -> Result<[u8; 16], EngineError> {
+    let mut key = [0; 16];
+    getrandom::fill(&mut key).map_err(|error| {
+        EngineError::Unavailable(format!("the system has no randomness: {error}"))
+    })?;
+    Ok(key)
+}
+
+/// Says in the log what opening a store found.
+pub(crate) fn report_opening(engine: &Engine) {
+    let report = engine.opening_report();
+    if let Some(torn) = &report.torn_tail {
+        tracing::warn!("{torn}");
+    }
+    tracing::debug!(
+        created = report.created,
+        replayed = report.replayed,
+        "store opened"
+    );
+}
+
+struct Nobody;
+
+impl Audience for Nobody {
+    fn event(&mut self, _json: &[u8]) -> io::Result<()> {
+        Ok(())
+    }
+    fn progress(&mut self, _progress: crate::operations::Progress) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -17,6 +17,12 @@ pub(super) const ALIGNMENT: usize = 8;
 /// length can ask for, and keeps offsets in 32 bits.
 pub(super) const PAYLOAD_LEN_MAX: usize = 256 << 20;
 
+/// FORMAT: the flag of a frame whose commit goes on with the next one.
+const FLAG_CONTINUES: u8 = 0x80;
+
+/// FORMAT: where the flags stand in a frame.
+const FLAGS_AT: usize = 25;
+
 /// A frame whose checksum is right.
 #[derive(Debug, Clone)]
 pub(super) struct Frame {
@@ -27,6 +33,8 @@ pub(super) struct Frame {
     pub(super) durable: u32,
     pub(super) kind: u8,
     pub(super) flags: u8,
+    /// Whether the commit it was written in goes on with the next frame.
+    pub(super) continues: bool,
     /// Where it begins in the file's bytes.
     pub(super) start: usize,
     /// Where its payload stands in the file's bytes.
@@ -68,8 +76,15 @@ pub(super) fn put_frame(
     let payload_len = buffer.len() - start - FRAME_HEADER_LEN;
     buffer.resize(start + frame_len(payload_len), 0);
     put_u32(buffer, start + 4, payload_len as u32);
-    let crc = checksum(file, buffer.get(start + 4..).unwrap_or_default());
-    put_u32(buffer, start, crc);
+    put_checksum(buffer, start, file);
+}
+
+/// Notes in the last frame of a commit's buffer, which starts at `start`, that another one follows.
+pub(super) fn continue_commit(buffer: &mut [u8], start: usize, file: u32) {
+    if let Some(flags) = buffer.get_mut(start + FLAGS_AT) {
+        *flags |= FLAG_CONTINUES;
+    }
+    put_checksum(buffer, start, file);
 }
 
 impl Frame {
@@ -121,7 +136,8 @@ impl Frame {
             offset: u32::from_le_bytes([o0, o1, o2, o3]),
             durable: u32::from_le_bytes([d0, d1, d2, d3]),
             kind,
-            flags,
+            flags: flags & !FLAG_CONTINUES,
+            continues: flags & FLAG_CONTINUES > 0,
             start: at,
             payload: payload_start..payload_start + payload_len,
             end: at + len,
@@ -151,6 +167,12 @@ fn checksum(file: u32, bytes: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new_with_initial(file);
     hasher.update(bytes);
     hasher.finalize()
+}
+
+/// Writes the checksum of the frame that starts at `start` and ends with the buffer.
+fn put_checksum(buffer: &mut [u8], start: usize, file: u32) {
+    let crc = checksum(file, buffer.get(start + 4..).unwrap_or_default());
+    put_u32(buffer, start, crc);
 }
 
 fn put_u32(buffer: &mut [u8], at: usize, number: u32) {

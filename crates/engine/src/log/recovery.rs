@@ -104,8 +104,10 @@ pub(crate) fn recover<E: From<LogError>>(
     {
         sealed.read_all(&mut visit)?;
     }
-    while let Some((position, sequence, record)) = active.next_record(checkpoint)? {
-        visit(position, sequence, record)?;
+    while let Some(commit) = active.next_commit(checkpoint)? {
+        for (position, sequence, record) in commit {
+            visit(position, sequence, record)?;
+        }
     }
     let last_sequence = active.scan.last_sequence();
     let torn = active.keep_torn_tail(disk, dir)?;
@@ -232,18 +234,26 @@ impl ReadActive {
         })
     }
 
-    /// Takes the next record; `None` at the end of what is intact. An error if more than that is
-    /// known to have been durable.
-    fn next_record(
+    /// Takes the records of the next commit; `None` at the end of the last one that is intact as a
+    /// whole: what an event did to others must not be lost while the event itself stays. An error if
+    /// more than that is known to have been durable.
+    fn next_commit(
         &mut self,
         checkpoint: &Checkpoint,
-    ) -> Result<Option<(LogPosition, Sequence, Record)>, LogError> {
-        let damage = match self.scan.next_frame() {
-            Ok(frame) => {
-                self.durable = self.durable.max(frame.durable as usize);
-                return self.scan.decode(&frame, &self.path).map(Some);
+    ) -> Result<Option<Vec<(LogPosition, Sequence, Record)>>, LogError> {
+        let before = self.scan.clone();
+        let mut records = Vec::new();
+        let damage = loop {
+            match self.scan.next_frame() {
+                Ok(frame) => {
+                    self.durable = self.durable.max(frame.durable as usize);
+                    records.push(self.scan.decode(&frame, &self.path)?);
+                    if !frame.continues {
+                        return Ok(Some(records));
+                    }
+                }
+                Err(damage) => break damage,
             }
-            Err(damage) => damage,
         };
         let at = self.scan.at();
         let checkpoint = checkpoint
@@ -254,6 +264,7 @@ impl ReadActive {
         if stated.chain([known]).any(|durable| durable > at) {
             return Err(self.corrupt(&damage));
         }
+        self.scan = before;
         Ok(None)
     }
 

@@ -10,7 +10,7 @@ use hikyaku_vfs::{Disk, File};
 
 use super::{
     error::{LogError, is_no_space},
-    frame::{PAYLOAD_LEN_MAX, put_frame},
+    frame::{PAYLOAD_LEN_MAX, continue_commit, put_frame},
     header::{FileHeader, HEADER_LEN, file_path, unfinished},
     position::LogPosition,
     record::Record,
@@ -51,6 +51,8 @@ pub(crate) struct LogWriter {
     active: ActiveFile,
     /// The frames of the commit to come.
     buffer: Vec<u8>,
+    /// Where the last of them begins.
+    last_frame: usize,
     buffered_sequence: Sequence,
     /// The last one in the file.
     last_sequence: Sequence,
@@ -83,6 +85,7 @@ impl LogWriter {
             options,
             active,
             buffer: Vec::new(),
+            last_frame: 0,
             buffered_sequence: last_sequence,
             last_sequence,
             stopped: None,
@@ -104,6 +107,10 @@ impl LogWriter {
             "records are appended in the order of their sequences"
         );
         let start = self.buffer.len();
+        if start > 0 {
+            continue_commit(&mut self.buffer, self.last_frame, self.active.number);
+        }
+        self.last_frame = start;
         let position = self.position_of(start);
         if let (Some(position), durable) = (position, self.active.durable) {
             let (file, offset) = (position.file, position.offset);
@@ -194,7 +201,10 @@ impl LogWriter {
         };
         finish(&mut self.active).map_err(|error| self.stop("finish", &error))?;
         let sealed = SealedLog::open(&*self.disk, &self.dir, self.active.number, 1);
-        let sealed = sealed.inspect_err(|error| self.stopped = Some(error.to_string()))?;
+        let sealed = sealed.map_err(|error| {
+            self.stopped = Some(error.to_string());
+            LogError::Stopped(error.to_string())
+        })?;
         name_finished(&self.disk, &self.dir, &path)
             .map_err(|error| self.stop("begin the next file after", &error))?;
 

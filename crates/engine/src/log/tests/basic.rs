@@ -272,6 +272,32 @@ fn one_commit_is_one_write_and_one_sync() {
 }
 
 #[test]
+fn a_commit_is_there_as_a_whole_or_not_at_all() {
+    let simulated = SimulatedDisk::new(1);
+    let (mut log, _) = open(&simulated.disk()).unwrap();
+    let first = commit(&mut log.writer, 3, true).unwrap();
+    let end = u64::from(log.writer.end().offset);
+    let second = commit(&mut log.writer, 3, true).unwrap();
+    let whole = u64::from(log.writer.end().offset);
+    drop(log);
+    for kept in (end..whole).step_by(8) {
+        let disk = simulated.fork().disk();
+        let mut torn = disk.open(&file(1)).unwrap();
+        torn.write_all_at(&vec![0; (whole - kept) as usize], kept)
+            .unwrap();
+        let (log, records) = open(&disk).unwrap();
+        assert_eq!(records, first, "torn at {kept}");
+        assert_eq!(
+            log.torn.map(|torn| torn.offset),
+            (kept > end).then_some(end)
+        );
+        assert_eq!(log.writer.last_sequence(), first.last().unwrap().1);
+    }
+    let (_, records) = open(&simulated.disk()).unwrap();
+    assert_eq!(records, [first, second].concat());
+}
+
+#[test]
 fn positions_pack_into_numbers_of_the_same_order() {
     let positions = [(0, 0), (1, 48), (1, u32::MAX), (2, 0), (u32::MAX, 8)];
     let positions = positions.map(|(file, offset)| LogPosition { file, offset });

@@ -98,22 +98,28 @@ impl Manifest {
         if words.next() != Some(MAGIC) {
             return Err(damaged(path, 0, MAGIC, &line));
         }
-        let version = words.next().and_then(|word| word.parse::<u32>().ok());
-        match version {
-            Some(VERSION) => {}
-            Some(newer) if newer > VERSION => {
-                return Err(EngineError::Refused(format!(
-                    "{}: written by a newer version of this program (store format {newer}, this \
-                     one reads {VERSION}); use that version",
-                    path.display()
-                )));
-            }
-            _ => return Err(damaged(path, MAGIC.len(), "a format version", &line)),
+        let Some(version) = words.next().and_then(|word| word.parse().ok()) else {
+            return Err(damaged(path, MAGIC.len(), "a format version", &line));
+        };
+        // The checksum first: a damaged version is not a newer one.
+        let expected = first_line(version, body);
+        if line != expected.trim_end() {
+            return Err(damaged(
+                path,
+                0,
+                &format!("the line `{}`", expected.trim_end()),
+                &line,
+            ));
         }
-        let found = format!("{:08x}", crc32fast::hash(body));
-        let expected = words.next().unwrap_or_default();
-        if expected != found || words.next().is_some() {
-            return Err(damaged(path, 0, &format!("checksum {expected}"), &found));
+        if version > VERSION {
+            return Err(EngineError::Refused(format!(
+                "{}: written by a newer version of this program (store format {version}, this one \
+                 reads {VERSION}); use that version",
+                path.display()
+            )));
+        }
+        if version != VERSION {
+            return Err(damaged(path, MAGIC.len(), "a format version from 1", &line));
         }
         serde_json::from_slice(body)
             .map_err(|error| damaged(path, end + 1, "the manifest's fields", &error.to_string()))
@@ -123,10 +129,21 @@ impl Manifest {
     pub(crate) fn write(&self, disk: &dyn Vfs, dir: &Path) -> Result<(), EngineError> {
         let body = serde_json::to_vec_pretty(self)
             .map_err(|error| EngineError::Unavailable(format!("manifest: {error}")))?;
-        let mut bytes = format!("{MAGIC} {VERSION} {:08x}\n", crc32fast::hash(&body)).into_bytes();
+        let mut bytes = first_line(VERSION, &body).into_bytes();
         bytes.extend_from_slice(&body);
         write_whole(disk, dir, TEMPORARY_NAME, FILE_NAME, &bytes)
     }
+}
+
+/// FORMAT: the first line, in all versions: magic, version, and the checksum of these two and the
+/// body.
+fn first_line(version: u32, body: &[u8]) -> String {
+    let stated = format!("{MAGIC} {version}");
+    let mut checksum = crc32fast::Hasher::new();
+    checksum.update(stated.as_bytes());
+    checksum.update(b"\n");
+    checksum.update(body);
+    format!("{stated} {:08x}\n", checksum.finalize())
 }
 
 /// Removes the manifest, if there is one: the store does not open until it has a new one.
@@ -248,17 +265,18 @@ mod tests {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
             std::fs::write(&path, &flipped).unwrap();
+            let read = Manifest::read(&disk, folder.path());
             assert!(
-                Manifest::read(&disk, folder.path()).is_err(),
-                "bit {bit} went unnoticed"
+                matches!(read, Err(EngineError::Corrupt(_))),
+                "bit {bit}: {read:?}"
             );
         }
     }
 
     #[test]
     fn a_newer_version_is_refused_with_advice() {
-        let text = b"hikyaku-manifest 2 00000000\n{}";
-        let error = Manifest::parse(Path::new("MANIFEST"), text).unwrap_err();
+        let text = first_line(VERSION + 1, b"{}") + "{}";
+        let error = Manifest::parse(Path::new("MANIFEST"), text.as_bytes()).unwrap_err();
         assert!(
             matches!(error, EngineError::Refused(ref text) if text.contains("newer")),
             "{error}"

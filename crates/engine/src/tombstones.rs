@@ -66,14 +66,14 @@ impl Tombstones {
         if head.get(..8) != Some(MAGIC.as_slice()) {
             return Err(Damage::Magic);
         }
-        if word(8) > VERSION {
-            return Err(Damage::Newer(word(8)));
-        }
         let mut hash = crc32fast::Hasher::new();
         hash.update(head);
         hash.update(body);
         if hash.finalize().to_le_bytes() != checksum {
             return Err(Damage::Checksum);
+        }
+        if word(8) != VERSION {
+            return Err(Damage::Version(word(8)));
         }
         let (removed, hidings) = (word(12) as usize, word(16) as usize);
         if Some(body.len())
@@ -118,7 +118,7 @@ impl Tombstones {
             .map(&path)
             .map_err(|error| failed("read", &path, &error))?;
         let read = Self::decode(&bytes).map_err(|damage| match damage {
-            Damage::Newer(version) => EngineError::Refused(format!(
+            Damage::Version(version) if version > VERSION => EngineError::Refused(format!(
                 "{}: written by a newer version of this program (tombstone format {version}, this \
                  one reads {VERSION}); use that version",
                 path.display()
@@ -135,7 +135,8 @@ impl Tombstones {
             .max();
         if last.is_some_and(|doc| doc.0 >= documents) {
             return Err(EngineError::Corrupt(format!(
-                "{}: expected documents below {documents}, found a later one",
+                "{} at offset {HEADER_BYTES}: expected documents below {documents}, found a later one; \
+                 `hikyaku repair` rebuilds it from the log",
                 path.display()
             )));
         }
@@ -149,8 +150,8 @@ enum Damage {
     Short,
     #[error("expected a tombstone file, found another magic number")]
     Magic,
-    #[error("newer version {0}")]
-    Newer(u32),
+    #[error("expected format version {VERSION}, found {0}")]
+    Version(u32),
     #[error("expected another checksum than the bytes have")]
     Checksum,
 }

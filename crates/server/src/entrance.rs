@@ -109,7 +109,7 @@ async fn serve(
     let presence = Presence::new(worker, id, connection);
     presence
         .connection
-        .run(&presence.worker, &upgraded.received)
+        .run(&presence.worker, upgraded.received)
         .await;
 }
 

@@ -18,6 +18,8 @@ mod feed;
 mod http;
 mod metrics;
 mod server;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod websocket;
 mod worker;
 

@@ -18,6 +18,7 @@ use hikyaku_store::{EventStore, StoreReader};
 use tokio::{
     runtime::{Builder, LocalOptions},
     sync::{Notify, mpsc, watch},
+    task::spawn_local,
 };
 
 use crate::{
@@ -174,18 +175,24 @@ impl WorkerSeat {
         // The feed comes before the first query, so that nothing falls between them.
         let committed = self.store.committed();
         let worker = Rc::new(Worker::new(self.shared, self.store, self.metrics));
-        let feed = tokio::task::spawn_local(feed::committed(Rc::clone(&worker), committed));
-        tokio::task::spawn_local(feed::deliveries(Rc::clone(&worker), self.inbox));
-        tokio::task::spawn_local(Rc::clone(&worker).look_after_connections());
-        let entrance = tokio::task::spawn_local(entrance::accept(Rc::clone(&worker), listener));
+        let feed = spawn_local(feed::committed(Rc::clone(&worker), committed));
+        let deliveries = spawn_local(feed::deliveries(Rc::clone(&worker), self.inbox));
+        let care = spawn_local(Rc::clone(&worker).look_after_connections());
+        let mut entrance = spawn_local(entrance::accept(Rc::clone(&worker), listener));
+        let stopped = |what| Err(io::Error::other(what));
         let result = tokio::select! {
             // An error means that the server itself is gone.
             _ = self.draining.wait_for(|draining| *draining) => Ok(()),
-            _ = feed => Err(io::Error::other("the store has closed")),
+            _ = feed => stopped("the store has closed its feed"),
+            _ = deliveries => stopped("the worker's inbox has failed"),
+            _ = care => stopped("the worker's care for its connections has failed"),
+            _ = &mut entrance => stopped("accepting connections has failed"),
         };
-        entrance.abort();
-        // The listener closes when the task is gone.
-        let _ = entrance.await;
+        if !entrance.is_finished() {
+            entrance.abort();
+            // The listener closes when the task is gone.
+            let _ = entrance.await;
+        }
         worker.drain().await;
         result
     }

@@ -69,14 +69,15 @@ impl Connection {
     }
 
     /// Serves the connection to its end; `received` has come with the handshake.
-    pub(crate) async fn run(&self, worker: &Rc<Worker>, received: &[u8]) {
+    pub(crate) async fn run(&self, worker: &Rc<Worker>, mut received: Vec<u8>) {
         {
             let state = &mut self.inner.borrow_mut().state;
             state.open(worker);
             if !received.is_empty() {
-                state.receive(worker, &mut received.to_vec());
+                state.receive(worker, &mut received);
             }
         }
+        drop(received);
         std::future::poll_fn(|cx| self.inner.borrow_mut().turn(worker, cx)).await;
     }
 

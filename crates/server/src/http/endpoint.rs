@@ -2,7 +2,6 @@
 
 use std::{cell::Cell, convert::Infallible, future::ready, net::IpAddr, sync::Arc};
 
-use bytes::Bytes;
 use http::{Request, StatusCode};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -23,8 +22,9 @@ const HEADERS_MAX: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Upgraded {
     pub(crate) stream: TcpStream,
-    /// What the client has sent already.
-    pub(crate) received: Bytes,
+    /// What the client has sent already. A copy: the bytes themselves would keep hyper's whole
+    /// buffer alive.
+    pub(crate) received: Vec<u8>,
     /// The client, as far as we can know.
     pub(crate) client: IpAddr,
     pub(crate) permit: Option<AddressPermit>,
@@ -72,7 +72,7 @@ pub(crate) async fn serve(
     Some(Upgraded {
         client: upgraded.get()?,
         stream: parts.io.into_inner(),
-        received: parts.read_buf,
+        received: parts.read_buf.to_vec(),
         permit: permit.take(),
     })
 }

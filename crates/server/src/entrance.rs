@@ -3,7 +3,10 @@
 use std::{io, net::IpAddr, rc::Rc, time::Duration};
 
 use hikyaku_relay::Session;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+};
 
 use crate::{
     address::AddressPermit,
@@ -20,10 +23,30 @@ const PAUSE: Duration = Duration::from_millis(100);
 const REFUSAL: &[u8] = b"HTTP/1.1 429 Too Many Requests\r\ncontent-length: 0\r\n\
     connection: close\r\nretry-after: 60\r\n\r\n";
 
-/// Accepts connections; never returns.
-pub(crate) async fn accept(worker: Rc<Worker>, listener: TcpListener) {
+/// A connection that one worker has accepted for another.
+pub(crate) struct Arrival {
+    stream: std::net::TcpStream,
+    peer: IpAddr,
+    permits: Permits,
+}
+
+type Permits = (ConnectionPermit, Option<AddressPermit>);
+
+/// Accepts connections, and takes those that others have accepted for this worker; never returns.
+pub(crate) async fn receive(
+    worker: Rc<Worker>,
+    listener: TcpListener,
+    mut arrivals: mpsc::UnboundedReceiver<Arrival>,
+) {
     loop {
-        match listener.accept().await {
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            Some(arrival) = arrivals.recv() => {
+                take_over(&worker, arrival);
+                continue;
+            }
+        };
+        match accepted {
             Ok((stream, peer)) => admit(&worker, stream, peer.ip()),
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
@@ -45,7 +68,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Counts the connection and serves it, or refuses it. A trusted proxy's connections count for the
+/// Counts the connection and serves it, hands it over, or refuses it. A trusted proxy's connections count for the
 /// clients it speaks for, which are known only when it has named them.
 fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: IpAddr) {
     let shared = &worker.shared;
@@ -54,7 +77,7 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: IpAddr) {
         .trusted_proxies
         .iter()
         .any(|range| range.contains(peer));
-    let permits = shared.admit().and_then(|connection| {
+    let permits = shared.admit(worker.index).and_then(|connection| {
         if is_proxy {
             return Some((connection, None));
         }
@@ -70,15 +93,40 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: IpAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "delay not switched off");
     }
-    tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer, permits));
+    if permits.0.worker == worker.index {
+        tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer, permits));
+        return;
+    }
+    match (stream.into_std(), shared.entrances.get(permits.0.worker)) {
+        (Ok(stream), Some(entrance)) => {
+            // A worker that has stopped takes the server with it.
+            let _ = entrance.send(Arrival {
+                stream,
+                peer,
+                permits,
+            });
+        }
+        (Err(error), _) => tracing::warn!(%peer, %error, "connection not handed over"),
+        (_, None) => {}
+    }
 }
 
-async fn serve(
-    worker: Rc<Worker>,
-    stream: TcpStream,
-    peer: IpAddr,
-    (permit, address): (ConnectionPermit, Option<AddressPermit>),
-) {
+/// Serves a connection that another worker has accepted.
+fn take_over(worker: &Rc<Worker>, arrival: Arrival) {
+    let Arrival {
+        stream,
+        peer,
+        permits,
+    } = arrival;
+    match TcpStream::from_std(stream) {
+        Ok(stream) => {
+            tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer, permits));
+        }
+        Err(error) => tracing::warn!(%peer, %error, "connection not taken over"),
+    }
+}
+
+async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, address): Permits) {
     // Boxed, so that what HTTP needed is gone while the WebSocket lasts.
     let upgraded = Box::pin(http::serve(
         stream,

@@ -89,20 +89,28 @@ impl Server {
             getrandom::u64().map_err(|error| ServerError::System(io::Error::other(error)))?;
         let (inbox_senders, inboxes): (Vec<_>, Vec<_>) =
             (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let shared = Arc::new(Shared::new(config, relay, site, inbox_senders, seed));
+        let (entrances, arrivals): (Vec<_>, Vec<_>) =
+            (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        let shared = Shared::new(config, relay, site, inbox_senders, entrances, seed);
+        let shared = Arc::new(shared);
         let (draining, draining_seen) = watch::channel(false);
         let seats = listeners
             .into_iter()
-            .zip(inboxes)
+            .zip(inboxes.into_iter().zip(arrivals))
             .zip(metrics.workers())
-            .map(|((listener, inbox), metrics)| WorkerSeat {
-                shared: Arc::clone(&shared),
-                store: Arc::clone(&store),
-                metrics: Arc::clone(metrics),
-                listener,
-                inbox,
-                draining: draining_seen.clone(),
-            })
+            .enumerate()
+            .map(
+                |(index, ((listener, (inbox, arrivals)), metrics))| WorkerSeat {
+                    index,
+                    shared: Arc::clone(&shared),
+                    store: Arc::clone(&store),
+                    metrics: Arc::clone(metrics),
+                    listener,
+                    inbox,
+                    arrivals,
+                    draining: draining_seen.clone(),
+                },
+            )
             .collect();
         Ok(Self {
             address,

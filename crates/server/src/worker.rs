@@ -25,8 +25,8 @@ use crate::{
     ServerConfig,
     address::AddressCounts,
     connection::{Connection, Gathered},
-    entrance, feed,
-    feed::Delivery,
+    entrance::{self, Arrival},
+    feed::{self, Delivery},
     http::Site,
     metrics::{Level, WorkerMetrics},
 };
@@ -42,8 +42,12 @@ pub(crate) struct Shared {
     pub(crate) site: Site,
     pub(crate) addresses: Arc<AddressCounts>,
     connections: AtomicUsize,
+    /// The same, by worker.
+    loads: Vec<AtomicUsize>,
     /// Where each worker takes what all workers must see.
     pub(crate) inboxes: Vec<mpsc::UnboundedSender<Delivery>>,
+    /// Where each worker takes connections that another has accepted.
+    pub(crate) entrances: Vec<mpsc::UnboundedSender<Arrival>>,
     /// Keys the live indexes; unknown to clients.
     pub(crate) seed: u64,
 }
@@ -54,6 +58,7 @@ impl Shared {
         relay: Arc<RelayConfig>,
         site: Site,
         inboxes: Vec<mpsc::UnboundedSender<Delivery>>,
+        entrances: Vec<mpsc::UnboundedSender<Arrival>>,
         seed: u64,
     ) -> Self {
         let addresses = AddressCounts::new(
@@ -67,19 +72,32 @@ impl Shared {
             relay,
             site,
             connections: AtomicUsize::new(0),
+            loads: inboxes.iter().map(|_| AtomicUsize::new(0)).collect(),
             inboxes,
+            entrances,
             seed,
         }
     }
 
-    /// Counts one more connection, unless there are as many as there may be.
-    pub(crate) fn admit(self: &Arc<Self>) -> Option<ConnectionPermit> {
+    /// Counts one more connection, unless there are as many as there may be, and gives it to the
+    /// worker that has the fewest: `own` if it is one of those. The system spreads connections over
+    /// listeners by chance, which is even for many and may be very uneven for few.
+    pub(crate) fn admit(self: &Arc<Self>, own: usize) -> Option<ConnectionPermit> {
         if self.connections.fetch_add(1, Relaxed) >= self.config.connections_max {
             self.connections.fetch_sub(1, Relaxed);
             return None;
         }
+        let load = |worker: &usize| self.loads.get(*worker).map(|load| load.load(Relaxed));
+        let worker = std::iter::once(own)
+            .chain(0..self.loads.len())
+            .min_by_key(load)
+            .unwrap_or(own);
+        if let Some(load) = self.loads.get(worker) {
+            load.fetch_add(1, Relaxed);
+        }
         Some(ConnectionPermit {
             shared: Arc::clone(self),
+            worker,
         })
     }
 }
@@ -87,11 +105,16 @@ impl Shared {
 /// One counted connection; counted until it is dropped.
 pub(crate) struct ConnectionPermit {
     shared: Arc<Shared>,
+    /// The worker that has it.
+    pub(crate) worker: usize,
 }
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.shared.connections.fetch_sub(1, Relaxed);
+        if let Some(load) = self.shared.loads.get(self.worker) {
+            load.fetch_sub(1, Relaxed);
+        }
     }
 }
 
@@ -131,6 +154,8 @@ impl Patience {
 
 /// One worker.
 pub(crate) struct Worker {
+    /// Its place among the workers, from 0.
+    pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) reader: Box<dyn StoreReader>,
@@ -152,11 +177,13 @@ pub(crate) struct Worker {
 
 /// What a worker's thread is given.
 pub(crate) struct WorkerSeat {
+    pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) listener: std::net::TcpListener,
     pub(crate) inbox: mpsc::UnboundedReceiver<Delivery>,
+    pub(crate) arrivals: mpsc::UnboundedReceiver<Arrival>,
     /// Turns true when the server shuts down.
     pub(crate) draining: watch::Receiver<bool>,
 }
@@ -174,11 +201,20 @@ impl WorkerSeat {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         // The feed comes before the first query, so that nothing falls between them.
         let committed = self.store.committed();
-        let worker = Rc::new(Worker::new(self.shared, self.store, self.metrics));
+        let worker = Rc::new(Worker::new(
+            self.index,
+            self.shared,
+            self.store,
+            self.metrics,
+        ));
         let feed = spawn_local(feed::committed(Rc::clone(&worker), committed));
         let deliveries = spawn_local(feed::deliveries(Rc::clone(&worker), self.inbox));
         let care = spawn_local(Rc::clone(&worker).look_after_connections());
-        let mut entrance = spawn_local(entrance::accept(Rc::clone(&worker), listener));
+        let mut entrance = spawn_local(entrance::receive(
+            Rc::clone(&worker),
+            listener,
+            self.arrivals,
+        ));
         let stopped = |what| Err(io::Error::other(what));
         let result = tokio::select! {
             // An error means that the server itself is gone.
@@ -199,8 +235,14 @@ impl WorkerSeat {
 }
 
 impl Worker {
-    fn new(shared: Arc<Shared>, store: Arc<dyn EventStore>, metrics: Arc<WorkerMetrics>) -> Self {
+    fn new(
+        index: usize,
+        shared: Arc<Shared>,
+        store: Arc<dyn EventStore>,
+        metrics: Arc<WorkerMetrics>,
+    ) -> Self {
         Self {
+            index,
             reader: store.reader(),
             store,
             verifier: RefCell::new(Verifier::new()),

@@ -57,6 +57,7 @@ impl Metrics {
         let levels = sum(self.workers.iter().map(|worker| worker.levels()));
         family(&mut text, Count::DESCRIPTIONS, &counts, "counter");
         family(&mut text, Level::DESCRIPTIONS, &levels, "gauge");
+        self.spread(&mut text);
         for (index, description) in Latency::DESCRIPTIONS.iter().enumerate() {
             let mut totals = Totals::default();
             for worker in self.workers.iter() {
@@ -71,6 +72,24 @@ impl Metrics {
             line(&mut text, format_args!("{} {}", gauge.name, gauge.value));
         }
         text
+    }
+}
+
+impl Metrics {
+    /// Writes how the connections are spread over the workers.
+    fn spread(&self, text: &mut String) {
+        let name = "worker_connections";
+        header(text, name, "WebSocket connections open, by worker", "gauge");
+        for (index, worker) in self.workers.iter().enumerate() {
+            let connections = worker
+                .levels()
+                .nth(Level::Connections as usize)
+                .unwrap_or(0);
+            line(
+                text,
+                format_args!("{name}{{worker=\"{index}\"}} {connections}"),
+            );
+        }
     }
 }
 

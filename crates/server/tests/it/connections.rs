@@ -77,6 +77,19 @@ async fn what_a_stranger_says_about_addresses_is_not_read() {
 }
 
 #[tokio::test]
+async fn connections_are_spread_evenly_over_the_workers() {
+    let relay = start(|config| config.workers = std::num::NonZeroUsize::new(3));
+    let mut wires = Vec::new();
+    for _ in 0..9 {
+        wires.push(Wire::open(relay.address).await);
+    }
+    for worker in 0..3 {
+        let name = format!("hikyaku_worker_connections{{worker=\"{worker}\"}}");
+        assert_eq!(relay.figure(&name), 3.0, "worker {worker}");
+    }
+}
+
+#[tokio::test]
 async fn connections_are_limited_in_all() {
     let relay = start(|config| config.connections_max = 1);
     let _first = Wire::open(relay.address).await;

@@ -188,5 +188,4 @@ async fn ephemeral_events_reach_the_listeners_of_all_workers_and_no_store() {
         keeper.written.try_recv().is_err(),
         "an ephemeral event was written"
     );
-    drop(relay);
 }

@@ -53,9 +53,9 @@ listening() {
   exit 1
 }
 
-# serve PORT FOLDER: our relay.
+# serve PORT FOLDER: our relay, with its metrics a thousand ports higher.
 serve() {
-  "$hikyaku" serve --data "$2" --listen "127.0.0.1:$1" 2>"$2.log" &
+  HIKYAKU_METRICS_LISTEN=127.0.0.1:$(($1 + 1000)) "$hikyaku" serve --data "$2" --listen "127.0.0.1:$1" 2>"$2.log" &
   started+=($!)
   listening "$1"
 }
@@ -115,7 +115,8 @@ fanout() {
 query() {
   local folder; folder=$(stored "$events")
   serve 17777 "$folder"
-  $bench query ws://127.0.0.1:17777 "$(corpus "$events")" --strict --json "$results/query.json"
+  $bench query ws://127.0.0.1:17777 "$(corpus "$events")" --metrics 127.0.0.1:18777 --strict \
+    --json "$results/query.json"
   finish
 }
 
@@ -127,7 +128,8 @@ scale() {
   serve 17777 "$small"
   serve 17778 "$large"
   $bench query ws://127.0.0.1:17777 "$(corpus "$few")" --vs ws://127.0.0.1:17778 \
-    --vs-corpus "$(corpus "$events")" --json "$results/scale.json"
+    --vs-corpus "$(corpus "$events")" --metrics 127.0.0.1:18777 --vs-metrics 127.0.0.1:18778 \
+    --json "$results/scale.json"
   finish
 }
 

@@ -9,6 +9,7 @@ mod fresh;
 mod generate;
 mod idle;
 mod latency;
+mod metrics;
 mod process;
 mod publish;
 mod query;

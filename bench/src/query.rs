@@ -13,6 +13,7 @@ use std::{
 use crate::{
     corpus::{Corpus, Fields, Matcher, Question, bytes32},
     error::{BenchError, Result},
+    metrics::examined,
     questions::{Questions, SHAPES},
     report::{Cell, Durations, Output, Report},
     socket::{Connection, RelayUrl, frame},
@@ -31,6 +32,12 @@ pub(crate) struct Query {
     /// What the second relay holds, if not the same: a longer corpus of the same seed, say.
     #[arg(long, value_name = "FILE", requires = "vs")]
     vs_corpus: Option<PathBuf>,
+    /// The relay's metrics address (host:port): tells how many events it examined for its answers.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<String>,
+    /// The second relay's metrics address.
+    #[arg(long, value_name = "ADDRESS", requires = "vs")]
+    vs_metrics: Option<String>,
     /// How many different questions of each shape.
     #[arg(long, default_value_t = 300)]
     questions: usize,
@@ -54,6 +61,7 @@ pub(crate) struct Query {
 struct Asked<'a> {
     relay: &'a RelayUrl,
     corpus: &'a Corpus,
+    metrics: Option<&'a str>,
     connection: Connection,
     shapes: Vec<ShapeResult>,
 }
@@ -63,6 +71,8 @@ struct ShapeResult {
     durations: Durations,
     events: usize,
     wrong: usize,
+    /// Events examined for each event returned.
+    examined: Option<f64>,
 }
 
 /// Runs the measurement.
@@ -72,9 +82,14 @@ pub(crate) fn query(options: &Query) -> Result<()> {
         Some(path) => Some(Corpus::read(path, None)?),
         None => None,
     };
-    let mut asked = vec![Asked::new(&options.relay, &corpus)?];
+    let mut asked = vec![Asked::new(
+        &options.relay,
+        &corpus,
+        options.metrics.as_deref(),
+    )?];
     if let Some(relay) = &options.vs {
-        asked.push(Asked::new(relay, other.as_ref().unwrap_or(&corpus))?);
+        let corpus = other.as_ref().unwrap_or(&corpus);
+        asked.push(Asked::new(relay, corpus, options.vs_metrics.as_deref())?);
     }
     let mut questions = Questions::new(&corpus, options.seed);
     for number in 0..options.warm_up + options.questions {
@@ -87,6 +102,16 @@ pub(crate) fn query(options: &Query) -> Result<()> {
             for relay in &mut asked {
                 relay.ask(place, &question, warm, check)?;
             }
+        }
+    }
+    // Again from the beginning, a shape at a time: the counters are one for all shapes.
+    let mut questions = Questions::new(&corpus, options.seed);
+    for (place, shape) in SHAPES.iter().enumerate() {
+        let some: Vec<_> = (0..options.questions)
+            .filter_map(|_| questions.draw(shape))
+            .collect();
+        for relay in &mut asked {
+            relay.count_examined(place, &some)?;
         }
     }
     let report = report(&asked);
@@ -108,7 +133,15 @@ fn report(asked: &[Asked<'_>]) -> Report {
     let mut report = Report::new(
         "query",
         &[
-            "shape", "relay", "asked", "events", "p50 ms", "p90 ms", "p99 ms", "wrong",
+            "shape",
+            "relay",
+            "asked",
+            "events",
+            "examined/event",
+            "p50 ms",
+            "p90 ms",
+            "p99 ms",
+            "wrong",
         ],
     );
     for (place, shape) in SHAPES.iter().enumerate() {
@@ -120,6 +153,9 @@ fn report(asked: &[Asked<'_>]) -> Report {
                 relay.relay.as_str().into(),
                 count.into(),
                 Cell::Number(result.events as f64 / count.max(1) as f64, 1),
+                result
+                    .examined
+                    .map_or_else(|| "-".into(), |number| Cell::Number(number, 2)),
                 result.durations.quantile_ms(500),
                 result.durations.quantile_ms(900),
                 result.durations.quantile_ms(990),
@@ -131,21 +167,18 @@ fn report(asked: &[Asked<'_>]) -> Report {
 }
 
 impl<'a> Asked<'a> {
-    fn new(relay: &'a RelayUrl, corpus: &'a Corpus) -> Result<Self> {
+    fn new(relay: &'a RelayUrl, corpus: &'a Corpus, metrics: Option<&'a str>) -> Result<Self> {
         Ok(Self {
             relay,
             corpus,
+            metrics,
             connection: Connection::open(relay)?,
             shapes: vec![ShapeResult::default(); SHAPES.len()],
         })
     }
 
     fn ask(&mut self, shape: usize, question: &Question, count: bool, check: bool) -> Result<()> {
-        let mut request = Vec::new();
-        let text = format!("[\"REQ\",\"q\",{}]", question.to_json());
-        frame(text.as_bytes(), &mut request);
-        let (messages, elapsed) = self.exchange(&request)?;
-        self.connection.send("[\"CLOSE\",\"q\"]")?;
+        let (messages, elapsed) = self.exchange(question)?;
         if !count {
             return Ok(());
         }
@@ -168,17 +201,39 @@ impl<'a> Asked<'a> {
         Ok(())
     }
 
+    /// Asks questions of one shape for the sake of the relay's own counter.
+    fn count_examined(&mut self, shape: usize, questions: &[Question]) -> Result<()> {
+        let Some(metrics) = self.metrics else {
+            return Ok(());
+        };
+        let before = examined(metrics)?;
+        let mut events = 0;
+        for question in questions {
+            events += self.exchange(question)?.0.len();
+        }
+        let examined = examined(metrics)?.saturating_sub(before);
+        if let Some(result) = self.shapes.get_mut(shape) {
+            result.examined = Some(examined as f64 / events.max(1) as f64);
+        }
+        Ok(())
+    }
+
     /// Sends a REQ and returns the EVENT messages up to its EOSE.
-    fn exchange(&mut self, request: &[u8]) -> Result<(Vec<Vec<u8>>, Duration)> {
+    fn exchange(&mut self, question: &Question) -> Result<(Vec<Vec<u8>>, Duration)> {
+        let mut request = Vec::new();
+        let text = format!("[\"REQ\",\"q\",{}]", question.to_json());
+        frame(text.as_bytes(), &mut request);
         let mut messages = Vec::new();
         let begun = Instant::now();
-        self.connection.send_frames(request)?;
+        self.connection.send_frames(&request)?;
         loop {
             let message = self.connection.receive()?;
             if message.starts_with(b"[\"EVENT\"") {
                 messages.push(message.to_vec());
             } else if message.starts_with(b"[\"EOSE\"") {
-                return Ok((messages, begun.elapsed()));
+                let elapsed = begun.elapsed();
+                self.connection.send("[\"CLOSE\",\"q\"]")?;
+                return Ok((messages, elapsed));
             } else if message.starts_with(b"[\"CLOSED\",\"q\"") {
                 let said = String::from_utf8_lossy(message).into_owned();
                 return Err(BenchError::Relay(format!("refused a question: {said}")));

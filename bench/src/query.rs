@@ -141,10 +141,16 @@ fn report(asked: &[Asked<'_>]) -> Report {
             "p50 ms",
             "p90 ms",
             "p99 ms",
+            "p50 ratio",
             "wrong",
         ],
     );
     for (place, shape) in SHAPES.iter().enumerate() {
+        let p50 = |relay: &Asked<'_>| {
+            let result = relay.shapes.get(place);
+            result.map_or(0.0, |result| result.durations.quantile(500).as_secs_f64())
+        };
+        let first = asked.first().map_or(0.0, p50);
         for relay in asked {
             let result = relay.shapes.get(place).cloned().unwrap_or_default();
             let count = result.durations.count();
@@ -159,6 +165,7 @@ fn report(asked: &[Asked<'_>]) -> Report {
                 result.durations.quantile_ms(500),
                 result.durations.quantile_ms(900),
                 result.durations.quantile_ms(990),
+                Cell::Number(p50(relay) / first, 2),
                 result.wrong.into(),
             ]);
         }

@@ -136,11 +136,14 @@ impl Durations {
 
     /// Returns a quantile (500 per mille is the median) in milliseconds, ready for a table.
     pub(crate) fn quantile_ms(&self, per_mille: usize) -> Cell {
+        Cell::Number(self.quantile(per_mille).as_secs_f64() * 1e3, 3)
+    }
+
+    pub(crate) fn quantile(&self, per_mille: usize) -> Duration {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
         let place = (sorted.len().saturating_sub(1) * per_mille).div_ceil(1_000);
-        let chosen = sorted.get(place).copied().unwrap_or_default();
-        Cell::Number(chosen.as_secs_f64() * 1e3, 3)
+        sorted.get(place).copied().unwrap_or_default()
     }
 }
 

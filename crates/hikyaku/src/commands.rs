@@ -5,7 +5,10 @@ use std::{
     io::{self, IsTerminal, Write},
     path::Path,
     process::ExitCode,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use crate::{
@@ -29,8 +32,10 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             strict,
         } => {
             let (input, total) = open_input(file)?;
+            // First, lest a signal in between leave the store as it is.
+            let stop = stop_flag()?;
             let store = Store::reach(settings, Absent::Make)?;
-            import(&store, input, total, *strict, asking.json)
+            import(&store, input, total, *strict, &stop, asking.json)
         }
         Command::Export {
             filter,
@@ -116,12 +121,11 @@ fn import(
     input: Input,
     total: Total,
     strict: bool,
+    stop: &Arc<AtomicBool>,
     as_json: bool,
 ) -> Result<ExitCode, Failure> {
-    let stop =
-        signals::stop_flag().map_err(|error| Failure::io("can't listen to signals", &error))?;
     let mut terminal = Terminal::progress("importing", total);
-    let result = store.carry_out(&Operation::Import { strict }, input, &stop, &mut terminal);
+    let result = store.carry_out(&Operation::Import { strict }, input, stop, &mut terminal);
     terminal.end().map_err(|error| Failure::output(&error))?;
     let mut report = result?;
     if let Report::Imported(report) = &mut report
@@ -168,8 +172,7 @@ fn delete(store: &Store, filter: &str, yes: bool, as_json: bool) -> Result<ExitC
             ));
         }
     }
-    let stop =
-        signals::stop_flag().map_err(|error| Failure::io("can't listen to signals", &error))?;
+    let stop = stop_flag()?;
     let mut terminal = Terminal::progress("deleting", Total::Events(count));
     let operation = Operation::Delete {
         filter: filter.to_owned(),
@@ -177,6 +180,10 @@ fn delete(store: &Store, filter: &str, yes: bool, as_json: bool) -> Result<ExitC
     let result = store.carry_out(&operation, Box::new(io::empty()), &stop, &mut terminal);
     terminal.end().map_err(|error| Failure::output(&error))?;
     show(&result?, as_json)
+}
+
+fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
+    signals::stop_flag().map_err(|error| Failure::io("can't listen to signals", &error))
 }
 
 /// Asks, if somebody is there to answer.

@@ -1,0 +1,17 @@
+//! The program as its users have it: the real binary, in folders and on ports of its own.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may panic"
+)]
+
+mod architecture;
+mod configuration;
+mod damage;
+mod program;
+mod real_events;
+mod serving;
+mod store_commands;
+mod websocket;

@@ -12,7 +12,7 @@ use hikyaku_vfs::Disk;
 use crate::{
     commit::Hiders,
     error::EngineError,
-    log::{self, Checkpoint, LogOptions, LogPosition, Record, Walked},
+    log::{self, Checkpoint, LogOptions, Record, Walked},
     maintenance::tombstones_of,
     manifest::{self, Layout, LogEntry, Manifest, SegmentEntry, failed},
     memory,

@@ -2,7 +2,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use hikyaku_event::Kind;
+use hikyaku_event::{Kind, KindClass};
 use hikyaku_store::Budget;
 
 use super::{
@@ -72,11 +72,25 @@ struct Field {
     total: u64,
 }
 
+/// How much of a part there is to walk, in documents.
+struct Extent {
+    /// The whole part.
+    documents: f64,
+    /// The filter's time window.
+    window: f64,
+    /// The share of the window that is walked until the limit is reached.
+    walked: f64,
+}
+
 /// Relative costs of proposing one document, in nanoseconds as measured on a 1,000,000-event
 /// segment; only their ratios matter.
 const SCAN_COST: f64 = 3.0;
 const LIST_COST: f64 = 5.0;
 const HEAP_LEVEL_COST: f64 = 4.0;
+/// A look at another column of a proposed document: a cache miss where a list is sparse.
+const SPARSE_COLUMN_COST: f64 = 30.0;
+/// A list with fewer than one in so many documents is sparse.
+const SPARSE_DOCUMENTS: f64 = 16.0;
 /// A dictionary look-up, mostly cache misses.
 const LOOKUP_COST: f64 = 100.0;
 /// Up to this many author ordinals a linear search beats hashing.
@@ -100,10 +114,19 @@ impl Field {
         Ok(field)
     }
 
-    fn cost(&self) -> f64 {
-        let levels = (self.lists.len() as f64).log2();
-        self.total as f64 * (LIST_COST + HEAP_LEVEL_COST * levels)
-            + self.lists.len() as f64 * LIST_COST
+    /// What driving by this field through the window costs, if the other conditions are checked on
+    /// columns.
+    fn cost(&self, extent: &Extent) -> f64 {
+        let total = self.total as f64;
+        let is_sparse = total * SPARSE_DOCUMENTS < extent.documents;
+        let column = if is_sparse { SPARSE_COLUMN_COST } else { 0.0 };
+        let inside = total * extent.window / extent.documents;
+        merge_cost(inside, self.lists.len()) + inside * column
+    }
+
+    /// The share of a part's documents that have this field, if all its lists are distinct.
+    fn share(&self, documents: f64) -> f64 {
+        (self.total as f64 / documents).min(1.0)
     }
 
     fn into_driver(
@@ -122,6 +145,37 @@ impl Field {
         }
         Ok(Driver::Lists(Union::new(segment, &self.lists, start, end)?))
     }
+}
+
+/// What merging so many postings of so many lists costs.
+fn merge_cost(postings: f64, lists: usize) -> f64 {
+    let levels = (lists.max(1) as f64).log2();
+    postings * (LIST_COST + HEAP_LEVEL_COST * levels) + lists as f64 * LIST_COST
+}
+
+/// Tells whether it pays to look up each pair of author and kind.
+fn pairs_pay(plan: &Plan, authors: &Field, kinds: &Field, extent: &Extent) -> bool {
+    let wanted = plan.kinds.as_deref().unwrap_or_default();
+    let pairs = authors.lists.len() * wanted.len();
+    // One author has one event of a replaceable kind. Other kinds are as frequent among these
+    // authors as among all, as far as anybody knows.
+    let is_replaceable = |kind: &Kind| kind.class() == KindClass::Replaceable;
+    let expected = if wanted.iter().all(is_replaceable) {
+        pairs as f64
+    } else {
+        authors.total as f64 * kinds.share(extent.documents)
+    };
+    let inside = expected * extent.window / extent.documents;
+    let by_pairs = pairs as f64 * LOOKUP_COST + merge_cost(inside, pairs) * extent.walked;
+    by_pairs < authors.cost(extent).min(kinds.cost(extent)) * extent.walked
+}
+
+/// Looks up the pairs of the filter's authors and kinds.
+fn author_kinds(plan: &Plan, segment: &Segment) -> Result<Field, EngineError> {
+    let kinds = plan.kinds.as_deref().unwrap_or_default();
+    let keys = plan.authors.iter().flat_map(|authors| &authors.keys);
+    let terms = keys.flat_map(|key| kinds.iter().map(|kind| plan.hasher.author_kind(key, *kind)));
+    Field::resolve(segment, terms)
 }
 
 impl PartCursor {
@@ -197,104 +251,82 @@ impl PartCursor {
     ) -> Result<bool, EngineError> {
         let documents = f64::from(segment.len());
         let window = f64::from(self.end.0 - start.0);
-        let kinds = match &plan.kinds {
-            Some(kinds) => {
-                let terms = kinds.iter().map(|kind| plan.hasher.kind(*kind));
-                let field = Field::resolve(segment, terms)?;
-                if field.total == 0 {
-                    return Ok(false);
-                }
-                Some(field)
-            }
-            None => None,
+        let mut extent = Extent {
+            documents,
+            window,
+            walked: 1.0,
         };
-        let mut authors = match &plan.authors {
-            Some(authors) if u64::from(segment.len()) < authors.terms.len() as u64 => {
+        let mut kinds = None;
+        if let Some(wanted) = &plan.kinds {
+            let terms = wanted.iter().map(|kind| plan.hasher.kind(*kind));
+            kinds = Some(Field::resolve(segment, terms)?);
+        }
+        let mut authors = None;
+        if let Some(wanted) = &plan.authors {
+            if (segment.len() as usize) < wanted.terms.len() {
                 self.authors = AuthorCheck::ByTerm;
-                None
-            }
-            Some(authors) => {
-                let field = Field::resolve(segment, authors.terms.iter().copied())?;
-                if field.total == 0 {
-                    return Ok(false);
-                }
+            } else {
+                let field = Field::resolve(segment, wanted.terms.iter().copied())?;
                 self.authors = AuthorCheck::of(&field.lists);
-                Some(field)
-            }
-            None => None,
-        };
-        let share = |field: &Option<Field>| {
-            field
-                .as_ref()
-                .map_or(1.0, |field| (field.total as f64 / documents).min(1.0))
-        };
-        // How much of the part is walked until the limit is reached, if fields are independent.
-        let selectivity = tags
-            .iter()
-            .fold(share(&kinds) * share(&authors), |all, tag| {
-                all * tag.total as f64 / documents
-            });
-        let walked = (plan.wanted as f64 / (window * selectivity).max(1.0)).min(1.0);
-
-        if let (Some(by_author), Some(by_kind), Some(all)) = (&authors, &kinds, &plan.authors) {
-            let wanted_kinds = plan.kinds.as_deref().unwrap_or_default();
-            let lookups = (by_author.lists.len() * wanted_kinds.len()) as f64 * LOOKUP_COST;
-            let expected = by_author.cost() * share(&kinds);
-            let best = by_author.cost().min(by_kind.cost());
-            if (best - expected) * walked > lookups {
-                let mut field = Field {
-                    lists: Vec::new(),
-                    total: 0,
-                };
-                for key in &all.keys {
-                    let terms = wanted_kinds
-                        .iter()
-                        .map(|kind| plan.hasher.author_kind(key, *kind));
-                    let one = Field::resolve(segment, terms)?;
-                    field.total += one.total;
-                    field.lists.extend(one.lists);
-                }
-                if field.total == 0 {
-                    return Ok(false);
-                }
-                self.authors = AuthorCheck::Met;
-                self.kinds = None;
                 authors = Some(field);
             }
         }
+        if [&kinds, &authors]
+            .into_iter()
+            .flatten()
+            .any(|field| field.total == 0)
+        {
+            return Ok(false);
+        }
+        // As if the fields were independent of each other.
+        let fields = kinds.iter().chain(&authors).chain(&tags);
+        let selectivity: f64 = fields.map(|field| field.share(documents)).product();
+        extent.walked = (plan.wanted as f64 / (window * selectivity).max(1.0)).min(1.0);
 
-        let author_cost = authors.as_ref().map_or(f64::INFINITY, Field::cost);
-        let kind_cost = kinds.as_ref().map_or(f64::INFINITY, Field::cost);
+        if let (Some(by_author), Some(by_kind)) = (&authors, &kinds)
+            && pairs_pay(plan, by_author, by_kind, &extent)
+        {
+            let pairs = author_kinds(plan, segment)?;
+            if pairs.total == 0 {
+                return Ok(false);
+            }
+            self.authors = AuthorCheck::Met;
+            self.kinds = None;
+            authors = Some(pairs);
+            kinds = None;
+        }
+
+        let cost = |field: &Field| field.cost(&extent);
+        let author_cost = authors.as_ref().map_or(f64::INFINITY, cost);
+        let kind_cost = kinds.as_ref().map_or(f64::INFINITY, cost);
         let tag = tags
             .iter()
-            .map(Field::cost)
+            .map(cost)
             .enumerate()
             .min_by(|a, b| a.1.total_cmp(&b.1));
         let tag_cost = tag.map_or(f64::INFINITY, |(_, cost)| cost);
-        let scan_cost = window * SCAN_COST;
-        let both_met = self.kinds.is_none() && plan.kinds.is_some();
-        let least = author_cost
-            .min(tag_cost)
-            .min(if both_met { f64::INFINITY } else { kind_cost });
-        if !both_met && scan_cost <= least {
+        // Authors and kinds that only their pairs' lists know can't be checked on columns.
+        let only_pairs = plan.kinds.is_some() && kinds.is_none();
+        let scan_cost = if only_pairs {
+            f64::INFINITY
+        } else {
+            window * SCAN_COST
+        };
+        let least = author_cost.min(kind_cost).min(tag_cost).min(scan_cost);
+        if least >= scan_cost {
             // The columns decide; tags, if any, leap.
-        } else if author_cost <= least {
-            if let Some(field) = authors {
-                self.authors = AuthorCheck::Met;
-                self.driver = field.into_driver(segment, start, self.end)?;
-            }
-        } else if let (true, Some((index, _))) = (tag_cost <= least, tag) {
+        } else if let Some(field) = authors.take_if(|_| least >= author_cost) {
+            self.authors = AuthorCheck::Met;
+            self.driver = field.into_driver(segment, start, self.end)?;
+        } else if let Some(field) = kinds.take_if(|_| least >= kind_cost) {
+            self.kinds = None;
+            self.driver = field.into_driver(segment, start, self.end)?;
+        } else if let Some((index, _)) = tag {
             self.driver = tags
                 .swap_remove(index)
                 .into_driver(segment, start, self.end)?;
-            if both_met && let Some(field) = authors {
-                self.required
-                    .push(Union::new(segment, &field.lists, start, self.end)?);
-            }
-        } else if let Some(field) = kinds {
-            self.kinds = None;
-            self.driver = field.into_driver(segment, start, self.end)?;
         }
+        tags.extend(authors.filter(|_| only_pairs));
         self.require(segment, tags, start, self.end)?;
         Ok(true)
     }

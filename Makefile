@@ -15,7 +15,7 @@ build: prerequisites
 	$(CARGO) build --release --locked -p hikyaku
 
 # What CI runs: a clean checkout and two cores are enough.
-test: prerequisites format lint unit
+test: prerequisites format lint unit clients
 
 prerequisites:
 	@scripts/prerequisites.sh
@@ -29,6 +29,6 @@ lint:
 unit:
 	$(CARGO) test --workspace --locked
 
-# nostr-tools and nostr-sdk against this relay, or against RELAY_URL.
+# nostr-tools and nostr-sdk against this relay, or against RELAY_URL if that is set.
 clients:
 	@scripts/clients.sh

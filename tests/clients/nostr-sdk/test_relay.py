@@ -39,7 +39,8 @@ def ids(events):
 
 class RelayTest(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
-        # The library calls the authenticator from a thread of its own.
+        # The library calls the authenticator from a thread of its own, which debugging forbids.
+        asyncio.get_running_loop().set_debug(False)
         uniffi_set_event_loop(asyncio.get_running_loop())
         self.url = RelayUrl.parse(URL)
         self.clients = []

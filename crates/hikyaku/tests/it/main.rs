@@ -10,6 +10,7 @@
 mod architecture;
 mod configuration;
 mod damage;
+mod kill_nine;
 mod program;
 mod real_events;
 mod serving;

@@ -5,10 +5,11 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use serde::de::DeserializeOwned;
@@ -19,6 +20,8 @@ use crate::{
     operations::{Audience, Input, Operation, Report},
 };
 
+/// How often a stop is looked for while the server says nothing.
+const STOP_CHECK: Duration = Duration::from_millis(200);
 /// How much of the input is sent at once.
 const SEND_BYTES: usize = 64 * 1024;
 /// How much of a line without an end is kept back.
@@ -40,22 +43,35 @@ pub(crate) fn call(
     };
     let request = serde_json::to_string(operation)
         .map_err(|error| Failure::Failed(format!("can't write the request: {error}")))?;
-    let mut sending = stream.try_clone().map_err(lost)?;
-    sending
+    (&stream)
         .write_all(format!("{request}\n").as_bytes())
         .map_err(lost)?;
-    let stop = stop.clone();
-    // Not joined: it may wait for input that never comes.
-    thread::spawn(move || {
-        // A server that has gone is noticed where its answers are read.
-        let _ = send(input, &mut sending, &stop);
-        let _ = sending.shutdown(Shutdown::Write);
-    });
+    let sending = Arc::new(Mutex::new(stream.try_clone().map_err(lost)?));
+    {
+        let (sending, stop) = (sending.clone(), stop.clone());
+        // Not joined: it may wait for input that never comes.
+        thread::spawn(move || {
+            // A server that has gone is noticed where its answers are read.
+            let _ = send(input, &sending, &stop);
+            end(&sending.lock().unwrap_or_else(PoisonError::into_inner));
+        });
+    }
+    stream.set_read_timeout(Some(STOP_CHECK)).map_err(lost)?;
     let mut answers = BufReader::with_capacity(256 * 1024, stream);
     let mut line = Vec::new();
     loop {
-        line.clear();
-        answers.read_until(b'\n', &mut line).map_err(lost)?;
+        match answers.read_until(b'\n', &mut line) {
+            // What has come of the line is kept.
+            Err(error) if is_timeout(&error) => {
+                if stop.load(Ordering::Relaxed)
+                    && let Ok(sending) = sending.try_lock()
+                {
+                    end(&sending);
+                }
+                continue;
+            }
+            read => read.map_err(lost)?,
+        };
         let body = line.strip_suffix(b"\n").and_then(|line| line.split_first());
         match body {
             Some((&EVENT, json)) => audience
@@ -68,7 +84,20 @@ pub(crate) fn call(
             Some((&FAILURE, json)) => return Err(object(json)?),
             _ => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
         }
+        line.clear();
     }
+}
+
+/// Tells the server that no more input comes. It may know already.
+fn end(sending: &UnixStream) {
+    let _ = sending.shutdown(Shutdown::Write);
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted
+    )
 }
 
 fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failure> {
@@ -79,8 +108,14 @@ fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failure> {
     })
 }
 
-/// Sends whole lines: where it is stopped, none is sent in part.
-fn send(mut input: Input, stream: &mut UnixStream, stop: &AtomicBool) -> io::Result<()> {
+/// Sends whole lines, each lot under the lock: where it is stopped, none is sent in part.
+fn send(mut input: Input, sending: &Mutex<UnixStream>, stop: &AtomicBool) -> io::Result<()> {
+    let write = |lines: &[u8]| {
+        sending
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .write_all(lines)
+    };
     let mut unsent = Vec::new();
     loop {
         let kept = unsent.len();
@@ -89,7 +124,7 @@ fn send(mut input: Input, stream: &mut UnixStream, stop: &AtomicBool) -> io::Res
         unsent.truncate(kept + *read.as_ref().unwrap_or(&0));
         match read {
             _ if stop.load(Ordering::Relaxed) => return Ok(()),
-            Ok(0) => return stream.write_all(&unsent),
+            Ok(0) => return write(&unsent),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => {
                 result?;
@@ -100,7 +135,7 @@ fn send(mut input: Input, stream: &mut UnixStream, stop: &AtomicBool) -> io::Res
                     None if unsent.len() > UNSENT_BYTES_MAX => unsent.len(),
                     None => 0,
                 };
-                stream.write_all(unsent.get(..whole).unwrap_or_default())?;
+                write(unsent.get(..whole).unwrap_or_default())?;
                 unsent.drain(..whole);
             }
         }

@@ -128,6 +128,8 @@ pub(crate) struct Relay {
     child: Child,
     /// `127.0.0.1:...`
     pub(crate) address: String,
+    /// What it said before it was ready.
+    pub(crate) opening: String,
     log: Option<JoinHandle<String>>,
 }
 
@@ -151,19 +153,20 @@ impl Relay {
             while lines.read_line(&mut line).unwrap() > 0 {
                 if let Some((_, rest)) = line.split_once("hikyaku is ready at ws://") {
                     let end = rest.find(['"', '\n']).unwrap();
-                    ready.send(rest[..end].to_owned()).unwrap();
+                    ready.send((rest[..end].to_owned(), log.clone())).unwrap();
                 }
                 log.push_str(&line);
                 line.clear();
             }
             log
         });
-        let address = is_ready
+        let (address, opening) = is_ready
             .recv_timeout(PATIENCE)
             .unwrap_or_else(|error| panic!("not ready: {error}"));
         Self {
             child,
             address,
+            opening,
             log: Some(log),
         }
     }

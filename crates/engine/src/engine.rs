@@ -419,10 +419,6 @@ impl Writer {
             return;
         }
         let Some(jobs) = &self.jobs else { return };
-        // What a manifest says must not be ahead of the log.
-        if self.core.sync().is_err() {
-            return;
-        }
         let mut job = self.core.plan(self.now);
         if job.is_none() && !self.compactions.is_empty() {
             job = self.core.plan_compaction();
@@ -432,7 +428,8 @@ impl Writer {
                 }
             }
         }
-        if let Some(job) = job {
+        // What a manifest says must not be ahead of the log.
+        if let Some(job) = job.filter(|_| self.core.sync().is_ok()) {
             self.busy = jobs.send(job).is_ok();
         }
     }

@@ -68,6 +68,8 @@ impl Count {
                     continue;
                 }
                 self.walk = Some(self.open(&part)?);
+                let lookups: usize = self.plans.iter().map(Plan::lookups).sum();
+                budget.spend(u32::try_from(lookups).unwrap_or(u32::MAX));
             }
             if !self.walk_on(&part, budget)? {
                 return Ok(CountStep::Yield);

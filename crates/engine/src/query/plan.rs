@@ -103,6 +103,18 @@ impl Plan {
         }
     }
 
+    /// Returns how many terms have to be looked up in a part.
+    pub(super) fn lookups(&self) -> usize {
+        let tags: usize = self.tags.iter().map(Vec::len).sum();
+        let authors = self
+            .authors
+            .as_ref()
+            .map_or(0, |authors| authors.terms.len());
+        let ids = self.ids.as_ref().map_or(0, Vec::len);
+        let kinds = self.kinds.as_ref().map_or(0, Vec::len);
+        tags + authors + ids + kinds
+    }
+
     /// Tells whether the filter has a condition on nothing but the time.
     pub(super) fn is_unconditional(&self) -> bool {
         self.ids.is_none() && self.authors.is_none() && self.kinds.is_none() && self.tags.is_empty()

@@ -124,19 +124,25 @@ impl Corpus {
         })
     }
 
-    /// Returns authors of at most `events_max` events, all of them among the first `early` events.
-    pub(crate) fn rare_authors(&self, events_max: usize, early: usize) -> Vec<Bytes32> {
-        let mut seen: HashMap<Bytes32, (usize, usize)> = HashMap::new();
+    /// Returns authors of three to `events_max` events, all among the first `early` of the corpus and
+    /// all with this hashtag.
+    pub(crate) fn rare_authors(
+        &self,
+        hashtag: &str,
+        events_max: usize,
+        early: usize,
+    ) -> Vec<Bytes32> {
+        let hashtag = (b't', hash(hashtag));
+        let mut counts: HashMap<Bytes32, usize> = HashMap::new();
         for (place, row) in self.rows.iter().enumerate() {
-            let (count, last) = seen.entry(row.author).or_default();
-            *count += 1;
-            *last = place;
+            let tags = self.tags.get(row.tags.clone()).unwrap_or_default();
+            let count = counts.entry(row.author).or_default();
+            let fits = place < early && tags.contains(&hashtag);
+            // One event that does not fit rules the author out.
+            *count = count.saturating_add(if fits { 1 } else { usize::MAX });
         }
-        let mut rare: Vec<_> = seen
-            .into_iter()
-            .filter(|(_, (count, last))| *count > 1 && *count <= events_max && *last < early)
-            .map(|(author, _)| author)
-            .collect();
+        counts.retain(|_, count| (3..=events_max).contains(count));
+        let mut rare: Vec<_> = counts.into_keys().collect();
         rare.sort_unstable();
         rare
     }

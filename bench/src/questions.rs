@@ -41,7 +41,7 @@ impl<'a> Questions<'a> {
         Self {
             corpus,
             random: Random::new(seed),
-            rare: corpus.rare_authors(RARE_EVENTS, corpus.len() / EARLY),
+            rare: corpus.rare_authors(POPULAR_HASHTAG, RARE_EVENTS, corpus.len() / EARLY),
         }
     }
 

@@ -21,9 +21,6 @@ use clap::Parser;
 
 use crate::{command_line::CommandLine, configuration::Effective, failure::Failure};
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let command_line = CommandLine::parse();
     run(&command_line).unwrap_or_else(|failure| {

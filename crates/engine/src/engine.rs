@@ -94,6 +94,10 @@ pub struct EngineStatistics {
 
 impl Engine {
     /// Opens the store in a folder, or makes one. One process at a time.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the engine keeps the disk; that it does so by a clone is no caller's concern"
+    )]
     pub fn open(disk: Disk, folder: PathBuf, options: Options) -> Result<Self, EngineError> {
         let opened = open::open(&disk, folder, options)?;
         let published = opened.core.published.clone();
@@ -436,7 +440,7 @@ impl Writer {
 
     fn finished(&mut self, finished: Result<Finished, EngineError>) {
         self.busy = false;
-        let applied = finished.and_then(|finished| self.core.apply(finished));
+        let applied = finished.map(|finished| self.core.apply(finished));
         if let Err(error) = applied {
             for reply in self.compactions.drain(..) {
                 let _ = reply.send(Err(error.clone()));

@@ -206,10 +206,10 @@ impl Core {
     }
 
     /// Puts a job's result in place of its inputs and shows it to readers.
-    pub(crate) fn apply(&mut self, finished: Finished) -> Result<(), EngineError> {
+    pub(crate) fn apply(&mut self, finished: Finished) {
         self.replay_from = self.replay_from.max(finished.replay_from);
         match finished.result {
-            Product::Noted => return Ok(()),
+            Product::Noted => return,
             Product::Merged { inputs, output } => {
                 self.statistics.merges += 1;
                 self.replace(&inputs, output);
@@ -231,7 +231,6 @@ impl Core {
             }
         }
         self.publish();
-        Ok(())
     }
 
     fn replace(&mut self, inputs: &[Arc<Part>], output: Option<(Part, MergeMap)>) {

@@ -81,12 +81,11 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
     disk.create_dir_all(&segment_dir)
         .map_err(|error| failed("create", &segment_dir, &error))?;
     let mut report = OpeningReport::default();
-    let mut manifest = match Manifest::read(&**disk, &layout.root)? {
-        Some(manifest) => manifest,
-        None => {
-            report.created = true;
-            create(disk, &layout, &options)?
-        }
+    let mut manifest = if let Some(manifest) = Manifest::read(&**disk, &layout.root)? {
+        manifest
+    } else {
+        report.created = true;
+        create(disk, &layout, &options)?
     };
     let hasher = TermHasher::new(term_key(&manifest)?);
     let mut parts = Vec::new();
@@ -251,7 +250,7 @@ fn create(disk: &Disk, layout: &Layout, options: &Options) -> Result<Manifest, E
 /// The manifest of an empty store.
 pub(crate) fn first_manifest(term_key: [u8; 16]) -> Manifest {
     Manifest {
-        term_key: term_key.iter().map(|byte| format!("{byte:02x}")).collect(),
+        term_key: format!("{:032x}", u128::from_be_bytes(term_key)),
         next_file: 1,
         next_sequence: 1,
         ..Manifest::default()

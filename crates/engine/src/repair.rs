@@ -87,7 +87,7 @@ pub fn repair(
         report.kept_in = Some(copy_intact(disk, &layout, &files, options)?);
         files = find_files(disk, &layout.log_dir(), None, &mut Vec::new())?;
     }
-    rebuild(disk, &layout, &files, known, options, &mut report)?;
+    rebuild(disk, &layout, &files, known.as_ref(), options, &mut report)?;
     Ok(report)
 }
 
@@ -217,11 +217,11 @@ fn rebuild(
     disk: &Disk,
     layout: &Layout,
     files: &[Found],
-    known: Option<Manifest>,
+    known: Option<&Manifest>,
     options: &Options,
     report: &mut RepairReport,
 ) -> Result<(), EngineError> {
-    let term_key = match &known {
+    let term_key = match known {
         Some(manifest) => open::term_key(manifest)?,
         None => options.term_key,
     };

@@ -89,7 +89,7 @@ impl Plan {
             )
         };
         Self {
-            hasher: hasher.clone(),
+            hasher: *hasher,
             ids: filter.ids.clone(),
             authors,
             kinds: filter.kinds.clone(),

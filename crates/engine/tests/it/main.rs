@@ -1,5 +1,10 @@
 //! The engine through its public interface.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "test code: a broken assumption shall panic"
+)]
+
 mod compare;
 mod restart;
 mod suite;

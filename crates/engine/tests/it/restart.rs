@@ -44,7 +44,7 @@ fn all(engine: &Engine) -> (Vec<Arc<[u8]>>, Completeness) {
         let cx = &mut Context::from_waker(std::task::Waker::noop());
         match cursor.poll_next(cx, &mut budget) {
             std::task::Poll::Ready(Ok(QueryStep::Event(event))) => {
-                found.push(Arc::from(&event.json[..]))
+                found.push(Arc::from(&event.json[..]));
             }
             std::task::Poll::Ready(Ok(QueryStep::Yield)) => {}
             std::task::Poll::Ready(Ok(QueryStep::End(completeness))) => {

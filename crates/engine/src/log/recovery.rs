@@ -208,6 +208,9 @@ fn check_lengths<'a>(
     Ok(())
 }
 
+/// The records of one commit.
+type Records = Vec<(LogPosition, Sequence, Record)>;
+
 /// The active file as it was found.
 struct ReadActive {
     path: PathBuf,
@@ -237,10 +240,7 @@ impl ReadActive {
     /// Takes the records of the next commit; `None` at the end of the last one that is intact as a
     /// whole: what an event did to others must not be lost while the event itself stays. An error if
     /// more than that is known to have been durable.
-    fn next_commit(
-        &mut self,
-        checkpoint: &Checkpoint,
-    ) -> Result<Option<Vec<(LogPosition, Sequence, Record)>>, LogError> {
+    fn next_commit(&mut self, checkpoint: &Checkpoint) -> Result<Option<Records>, LogError> {
         let before = self.scan.clone();
         let mut records = Vec::new();
         let damage = loop {

@@ -168,7 +168,7 @@ fn delete(store: &Store, filter: &str, yes: bool, as_json: bool) -> Result<ExitC
         }
         if !confirmed(count)? {
             return print(&format!(
-                "{count} events match; nothing is deleted without --yes\n"
+                "{count} events match; nothing is deleted (--yes deletes without asking)\n"
             ));
         }
     }

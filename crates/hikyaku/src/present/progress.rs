@@ -91,17 +91,16 @@ impl ProgressLine {
     fn text(&self, progress: Progress, elapsed: Duration) -> String {
         let milliseconds = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let rate = progress.events.saturating_mul(1000) / milliseconds.max(1);
-        let mut text = format!(
-            "{} {} events, {}/s",
-            self.doing,
-            grouped(progress.events),
-            grouped(rate)
-        );
+        let events = match self.total {
+            Total::Events(total) => {
+                format!("{} of {}", grouped(progress.events), grouped(total))
+            }
+            Total::Bytes(_) | Total::Unknown => grouped(progress.events),
+        };
+        let mut text = format!("{} {events} events, {}/s", self.doing, grouped(rate));
         if let Some((done, total)) = self.share(progress) {
             if let Total::Bytes(_) = self.total {
                 let _ = write!(text, ", {} of {}", bytes(done), bytes(total));
-            } else {
-                let _ = write!(text, " of {}", grouped(total));
             }
             if done > 0 {
                 let left = elapsed.mul_f64((total - done) as f64 / done as f64);
@@ -139,6 +138,15 @@ mod tests {
         assert_eq!(
             line.bar(progress(10_000, 1000)),
             "[######------------------]  25 %  "
+        );
+    }
+
+    #[test]
+    fn events_are_told_with_their_total() {
+        let line = ProgressLine::new("deleting", Total::Events(4000));
+        assert_eq!(
+            line.text(progress(1000, 0), Duration::from_secs(2)),
+            "deleting 1,000 of 4,000 events, 500/s, 6.0 s left"
         );
     }
 

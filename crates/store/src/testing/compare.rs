@@ -1,6 +1,6 @@
 //! A store against the naive one: the same random history played on both, and every answer alike.
 
-use std::{collections::HashMap, env, ops::Range, thread};
+use std::{collections::HashMap, env, hash::BuildHasher, ops::Range, thread};
 
 use hikyaku_event::{EventId, Filter};
 
@@ -24,9 +24,16 @@ pub fn compare<S: AsRef<dyn EventStore>>(
     mut open: impl FnMut(u64) -> S,
     mut between: impl FnMut(&mut S, &mut Dice),
 ) {
-    for seed in chosen_seeds(seeds) {
-        let _named = NamedSeed(seed);
+    for_each_seed(seeds, |seed| {
         compare_one(seed, open(seed), &mut between);
+    });
+}
+
+/// Plays the seeds that [`chosen_seeds`] returns. A failure prints its seed.
+pub fn for_each_seed(default: u64, mut play: impl FnMut(u64)) {
+    for seed in chosen_seeds(default) {
+        let _named = NamedSeed(seed);
+        play(seed);
     }
 }
 
@@ -150,37 +157,53 @@ impl Pair {
 
     /// Asks both the same random questions.
     fn ask(&self, subject: &dyn EventStore, history: &mut History) {
-        let (subject, naive) = (Blocking(subject), Blocking(&self.naive));
-        let ids = history.ids();
-        assert_eq!(subject.contains(&ids), naive.contains(&ids), "contains");
-        for _ in 0..QUESTIONS {
-            let query = history.query();
-            let step = *history.dice.pick(&[1, 3, 50, 1_000_000]);
-            let answer = read_to_end(subject.start(query.clone()), step);
-            let expected = naive.query(query.clone());
-            assert_eq!(answer.ids(), expected.ids(), "{query:#?}");
-            assert_eq!(answer.completeness, expected.completeness, "{query:#?}");
-            self.compare_events(&answer.events, &expected.events);
-
-            let query = history.query();
-            let counted = subject.count_in_steps(query.clone(), step);
-            assert_eq!(counted, naive.count(query.clone()), "{query:#?}");
-
-            let (filter, range) = (history.filter(), history.range());
-            let (reader, now) = (history.reader(), history.time());
-            let keys = subject.keys(&filter, &reader, now, range);
-            let expected = naive.keys(&filter, &reader, now, range);
-            assert_eq!(keys, expected, "{filter:#?} {reader:?} {now} {range:?}");
-        }
+        compare_answers(subject, &self.naive, &self.sequences, history, QUESTIONS);
     }
+}
 
-    fn compare_events(&self, events: &[StoredEvent], expected: &[StoredEvent]) {
-        for (event, expected) in events.iter().zip(expected) {
-            assert_eq!(event.sequence, self.sequences[&event.id], "{}", event.id);
-            assert_eq!(event.created_at, expected.created_at, "{}", event.id);
-            assert_eq!(event.kind, expected.kind, "{}", event.id);
-            assert_eq!(event.json, expected.json, "{}", event.id);
-        }
+/// Asks a store and the naive one the same random questions, so many of each sort. `sequences` has
+/// the number under which the store stored an event last.
+pub fn compare_answers(
+    subject: &dyn EventStore,
+    naive: &NaiveStore,
+    sequences: &HashMap<EventId, Sequence, impl BuildHasher>,
+    history: &mut History,
+    questions: usize,
+) {
+    let (subject, naive) = (Blocking(subject), Blocking(naive));
+    let ids = history.ids();
+    assert_eq!(subject.contains(&ids), naive.contains(&ids), "contains");
+    for _ in 0..questions {
+        let query = history.query();
+        let step = *history.dice.pick(&[1, 3, 50, 1_000_000]);
+        let answer = read_to_end(subject.start(query.clone()), step);
+        let expected = naive.query(query.clone());
+        assert_eq!(answer.ids(), expected.ids(), "{query:#?}");
+        assert_eq!(answer.completeness, expected.completeness, "{query:#?}");
+        compare_events(&answer.events, &expected.events, sequences);
+
+        let query = history.query();
+        let counted = subject.count_in_steps(query.clone(), step);
+        assert_eq!(counted, naive.count(query.clone()), "{query:#?}");
+
+        let (filter, range) = (history.filter(), history.range());
+        let (reader, now) = (history.reader(), history.time());
+        let keys = subject.keys(&filter, &reader, now, range);
+        let expected = naive.keys(&filter, &reader, now, range);
+        assert_eq!(keys, expected, "{filter:#?} {reader:?} {now} {range:?}");
+    }
+}
+
+fn compare_events(
+    events: &[StoredEvent],
+    expected: &[StoredEvent],
+    sequences: &HashMap<EventId, Sequence, impl BuildHasher>,
+) {
+    for (event, expected) in events.iter().zip(expected) {
+        assert_eq!(event.sequence, sequences[&event.id], "{}", event.id);
+        assert_eq!(event.created_at, expected.created_at, "{}", event.id);
+        assert_eq!(event.kind, expected.kind, "{}", event.id);
+        assert_eq!(event.json, expected.json, "{}", event.id);
     }
 }
 

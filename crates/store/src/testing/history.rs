@@ -26,9 +26,12 @@ const KINDS: [u16; 24] = [
 const WORDS: [&str; 6] = ["", "x", "y", "X", "a\"\\\n", "\u{1f600}"];
 
 /// A history: what may be written, and what the time is.
-pub(super) struct History {
-    pub(super) dice: Dice,
-    pub(super) now: Timestamp,
+#[derive(Debug, Clone)]
+pub struct History {
+    /// The chance that all of it follows from; a test may take from it too.
+    pub dice: Dice,
+    /// The current time.
+    pub now: Timestamp,
     authors: Vec<Author>,
     /// Written in any order and again and again, so that deletions come before and after what they
     /// name.
@@ -37,15 +40,21 @@ pub(super) struct History {
 }
 
 impl History {
-    pub(super) fn new(seed: u64) -> Self {
+    /// Makes the events of this seed.
+    pub fn new(seed: u64) -> Self {
+        Self::of(seed, EVENTS)
+    }
+
+    /// Makes so many events of this seed; fewer are sooner signed.
+    pub fn of(seed: u64, events: usize) -> Self {
         let mut history = Self {
             dice: Dice::new(seed),
             now: START,
             authors: (0..AUTHORS as u64).map(Author::new).collect(),
-            events: Vec::with_capacity(EVENTS),
+            events: Vec::with_capacity(events),
             written: Vec::new(),
         };
-        for _ in 0..EVENTS {
+        for _ in 0..events {
             let event = history.event();
             history.events.push(event);
         }
@@ -53,7 +62,7 @@ impl History {
     }
 
     /// Returns the ids of all events, written or not.
-    pub(super) fn ids(&self) -> Vec<EventId> {
+    pub fn ids(&self) -> Vec<EventId> {
         self.events.iter().map(|event| event.id()).collect()
     }
 
@@ -130,7 +139,7 @@ impl History {
     }
 
     /// Returns the next batch of writes.
-    pub(super) fn batch(&mut self) -> Vec<Write> {
+    pub fn batch(&mut self) -> Vec<Write> {
         let len = self.dice.below(12);
         (0..len).map(|_| self.write()).collect()
     }
@@ -179,6 +188,7 @@ impl History {
         }
     }
 
+    /// Returns the current time, or now and then a later one.
     pub(super) fn time(&mut self) -> Timestamp {
         let ahead = if self.dice.chance(20) {
             self.dice.below(EXPIRES_WITHIN)
@@ -263,7 +273,7 @@ impl History {
     }
 
     /// Lets some time pass.
-    pub(super) fn pass_time(&mut self) {
+    pub fn pass_time(&mut self) {
         self.now += self.dice.below(4) as u64;
     }
 }

@@ -20,7 +20,8 @@ pub mod suite;
 
 pub use block_on::block_on;
 pub use blocking::{Answer, Blocking, feed_until, read_to_end};
-pub use compare::{chosen_seeds, compare};
+pub use compare::{chosen_seeds, compare, compare_answers, for_each_seed};
 pub use dice::Dice;
 pub use draft::{Draft, draft, key};
+pub use history::History;
 pub use naive::NaiveStore;

@@ -23,7 +23,14 @@ pub enum EngineError {
 
 impl From<SegmentError> for EngineError {
     fn from(error: SegmentError) -> Self {
-        Self::Corrupt(error.to_string())
+        match error {
+            SegmentError::Corrupt(_) => Self::Corrupt(error.to_string()),
+            SegmentError::Newer(_) => Self::Refused(error.to_string()),
+            SegmentError::TooLarge => Self::Unavailable(error.to_string()),
+            SegmentError::Sink(source) => {
+                Self::Unavailable(format!("can't write a segment: {source}"))
+            }
+        }
     }
 }
 
@@ -31,10 +38,12 @@ impl From<LogError> for EngineError {
     fn from(error: LogError) -> Self {
         let text = error.to_string();
         match error {
-            LogError::NoSpace { .. } | LogError::TooLarge { .. } => Self::Unavailable(text),
+            LogError::NoSpace { .. } | LogError::TooLarge { .. } | LogError::Io { .. } => {
+                Self::Unavailable(text)
+            }
             LogError::Corrupt { .. } => Self::Corrupt(text),
             LogError::Newer { .. } => Self::Refused(text),
-            LogError::Stopped { .. } | LogError::Io { .. } => Self::Stopped(text),
+            LogError::Stopped { .. } => Self::Stopped(text),
         }
     }
 }

@@ -174,7 +174,14 @@ impl<'a> Listing<'a> {
     fn remove_leftovers(&self, disk: &Disk, dir: &Path) -> Result<(), LogError> {
         for name in &self.leftovers {
             let path = dir.join(name);
-            disk.remove(&path).map_err(LogError::io("remove", &path))?;
+            // What was kept aside meanwhile may have had this name until it was finished.
+            let remove = || {
+                if disk.exists(&path)? {
+                    disk.remove(&path)?;
+                }
+                Ok(())
+            };
+            remove().map_err(LogError::io("remove", &path))?;
         }
         disk.sync_dir(dir).map_err(LogError::io("sync", dir))
     }

@@ -87,6 +87,10 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
         report.created = true;
         create(disk, &layout, &options)?
     };
+    // A process that ended in the middle of replacing it may have left a new manifest that a power
+    // cut would take back. What only the old one names is removed below, so that must not happen.
+    disk.sync_dir(&layout.root)
+        .map_err(|error| failed("sync", &layout.root, &error))?;
     let hasher = TermHasher::new(term_key(&manifest)?);
     let mut parts = Vec::new();
     let mut hiders = Hiders::default();

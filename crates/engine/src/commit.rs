@@ -124,7 +124,8 @@ impl Core {
         Ok(swept)
     }
 
-    fn refuse_if_stopped(&self) -> Result<(), EngineError> {
+    /// Returns the reason as an error if nothing can be written any more.
+    pub(crate) fn refuse_if_stopped(&self) -> Result<(), EngineError> {
         match &self.stopped {
             Some(why) => Err(EngineError::Stopped(why.clone())),
             None => Ok(()),

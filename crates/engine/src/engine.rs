@@ -114,6 +114,7 @@ impl Engine {
             messages,
             jobs: Some(jobs),
             busy: false,
+            resting: false,
             held_back: VecDeque::new(),
             compactions: Vec::new(),
             feeds: feeds.clone(),
@@ -246,6 +247,9 @@ struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
     /// Whether a job is under way.
     busy: bool,
+    /// Whether the last job failed: the next try waits until the store is asked for something, so
+    /// that a disk that refuses is not asked without end.
+    resting: bool,
     /// What came out of the queue before its turn.
     held_back: VecDeque<Message>,
     compactions: Vec<Reply<()>>,
@@ -259,7 +263,12 @@ impl Writer {
     fn run(mut self, background: JoinHandle<()>, lock: Box<dyn Lock>) {
         loop {
             self.start_work();
-            match self.next() {
+            let message = self.next();
+            self.resting &= matches!(
+                message,
+                None | Some(Message::Finished(_) | Message::Statistics(_))
+            );
+            match message {
                 Some(Message::Write(request, reply)) => self.commit(request, reply),
                 Some(Message::Sweep(now, reply)) => self.sweep(now, reply),
                 Some(Message::Seal(reply)) => {
@@ -344,6 +353,8 @@ impl Writer {
     /// Waits while too many closed log files wait for their segments: memory is bounded.
     fn room(&mut self) -> Result<(), EngineError> {
         while self.core.waiting_flushes() > self.core.options.waiting_flushes_max {
+            self.core.refuse_if_stopped()?;
+            self.resting = false;
             self.start_work();
             if !self.busy {
                 return Err(EngineError::Unavailable(
@@ -351,11 +362,11 @@ impl Writer {
                 ));
             }
             match self.next_finished() {
-                Some(Err(error)) => {
-                    self.busy = false;
-                    return Err(error);
+                Some(finished) => {
+                    let failure = finished.as_ref().err().cloned();
+                    self.finished(finished);
+                    failure.map_or(Ok(()), Err)?;
                 }
-                Some(finished) => self.finished(finished),
                 None => return Ok(()),
             }
         }
@@ -419,7 +430,7 @@ impl Writer {
 
     /// Hands the background thread its next job, if there is one.
     fn start_work(&mut self) {
-        if self.busy {
+        if self.busy || self.resting {
             return;
         }
         let Some(jobs) = &self.jobs else { return };
@@ -440,10 +451,13 @@ impl Writer {
 
     fn finished(&mut self, finished: Result<Finished, EngineError>) {
         self.busy = false;
-        let applied = finished.map(|finished| self.core.apply(finished));
-        if let Err(error) = applied {
-            for reply in self.compactions.drain(..) {
-                let _ = reply.send(Err(error.clone()));
+        match finished {
+            Ok(finished) => self.core.apply(finished),
+            Err(error) => {
+                self.resting = true;
+                for reply in self.compactions.drain(..) {
+                    let _ = reply.send(Err(error.clone()));
+                }
             }
         }
     }

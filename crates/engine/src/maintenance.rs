@@ -84,6 +84,10 @@ pub(crate) struct Maintenance {
     manifest: Manifest,
     /// By segment file: the version of its tombstones that the manifest names.
     written: BTreeMap<u64, u64>,
+    /// Whether the last attempt to replace the manifest failed: then the disk may have either.
+    manifest_uncertain: bool,
+    /// Generations of log files that are not named any more and are still to be removed.
+    outdated_logs: Vec<SealedLog>,
 }
 
 impl Core {
@@ -311,13 +315,22 @@ impl Maintenance {
             hasher,
             manifest,
             written,
+            manifest_uncertain: false,
+            outdated_logs: Vec::new(),
         }
     }
 
-    /// Carries out a job; durable when it returns. After an error nothing has changed but files that
-    /// nobody names, and the job can be planned again.
+    /// Carries out a job; durable when it returns. After an error nothing is lost: the disk has the
+    /// store as it was or as the job wanted it, and the next job goes on from what it was.
     pub(crate) fn run(&mut self, job: Job) -> Result<Finished, EngineError> {
         let mut manifest = self.manifest.clone();
+        let finished = self.carry_out(job, &mut manifest);
+        // The manifest on the disk may name what a failed attempt wrote: its numbers are used up.
+        self.manifest.next_file = manifest.next_file;
+        finished
+    }
+
+    fn carry_out(&mut self, job: Job, manifest: &mut Manifest) -> Result<Finished, EngineError> {
         let mut written = self.written.clone();
         let mut disk_parts: Vec<&Part> = job
             .parts
@@ -337,14 +350,14 @@ impl Maintenance {
                     .filter(|part| ids.contains(&part.id))
                     .cloned()
                     .collect();
-                output = self.merge(&job, &inputs, &mut manifest)?;
+                output = self.merge(&job, &inputs, manifest)?;
                 disk_parts.retain(|part| !ids.contains(&part.id));
             }
             Task::Rewrite(file) => rewritten = Some(self.rewrite(&job, *file)?),
         }
         disk_parts.extend(output.as_ref().map(|(part, _)| part));
         manifest.segments =
-            self.write_tombstones(&disk_parts, &job.hiders, &mut manifest, &mut written)?;
+            self.write_tombstones(&disk_parts, &job.hiders, manifest, &mut written)?;
         manifest.replay_from = job.replay_from;
         manifest.next_sequence = job.next_sequence.0;
         manifest.log_durable = manifest.log_durable.max(job.log_durable);
@@ -375,14 +388,12 @@ impl Maintenance {
         }
         self.replace_manifest(manifest)?;
         self.written = written;
-        self.remove_unnamed()?;
         let result = match (job.task, rewritten) {
             (Task::Note, _) | (Task::Rewrite(_), None) => Product::Noted,
             (Task::Merge(_), _) => Product::Merged { inputs, output },
             (Task::Rewrite(file), Some((sealed, events))) => {
-                if let Some(before) = job.files.iter().find(|before| before.file() == file) {
-                    log::remove(&self.disk, before)?;
-                }
+                let outdated = job.files.iter().filter(|before| before.file() == file);
+                self.outdated_logs.extend(outdated.cloned());
                 let purged = job.log_use.get(&file).and_then(|usage| usage.purge_since);
                 Product::Rewritten {
                     sealed,
@@ -392,18 +403,30 @@ impl Maintenance {
                 }
             }
         };
+        self.clean_up();
         Ok(Finished {
             result,
             replay_from: job.replay_from,
         })
     }
 
-    fn replace_manifest(&mut self, manifest: Manifest) -> Result<(), EngineError> {
-        if manifest != self.manifest {
+    fn replace_manifest(&mut self, manifest: &Manifest) -> Result<(), EngineError> {
+        if *manifest != self.manifest || self.manifest_uncertain {
+            self.manifest_uncertain = true;
             manifest.write(&*self.disk, &self.layout.root)?;
-            self.manifest = manifest;
+            self.manifest_uncertain = false;
+            self.manifest = manifest.clone();
         }
         Ok(())
+    }
+
+    /// Removes what the manifest, being durable, no longer names. The job is done whatever becomes of
+    /// this: what can't be removed now is tried again after the next job, and when the store is opened.
+    fn clean_up(&mut self) {
+        let _ = self.remove_unnamed();
+        let disk = &self.disk;
+        self.outdated_logs
+            .retain(|outdated| log::remove(disk, outdated).is_err());
     }
 
     /// Merges parts into a segment file. `None` if nothing in them is left.

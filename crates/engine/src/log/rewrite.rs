@@ -60,13 +60,18 @@ pub(crate) fn rewrite(
     SealedLog::open(&**disk, dir, sealed.file(), generation)
 }
 
-/// Removes a generation that the manifest no longer names. Whoever still reads it can go on.
+/// Removes a generation that the manifest no longer names, if it is still there. Whoever still reads
+/// it can go on.
 pub(crate) fn remove(disk: &Disk, sealed: &SealedLog) -> Result<(), LogError> {
     let path = sealed.path();
     let dir = path.parent().unwrap_or(Path::new(""));
-    disk.remove(path)
-        .and_then(|()| disk.sync_dir(dir))
-        .map_err(LogError::io("remove", path))
+    let remove = || {
+        if disk.exists(path)? {
+            disk.remove(path)?;
+        }
+        disk.sync_dir(dir)
+    };
+    remove().map_err(LogError::io("remove", path))
 }
 
 /// The new generation under way.

@@ -6,6 +6,7 @@
 )]
 
 mod compare;
+mod refusal;
 mod restart;
 mod suite;
 mod verify;

@@ -21,6 +21,8 @@ mod query;
 mod reader;
 mod repair;
 mod segment;
+#[cfg(test)]
+mod simulation;
 mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

@@ -444,8 +444,17 @@ impl Writer {
             }
         }
         // What a manifest says must not be ahead of the log.
-        if let Some(job) = job.filter(|_| self.core.sync().is_ok()) {
-            self.busy = jobs.send(job).is_ok();
+        if let Some(job) = job {
+            match self.core.sync() {
+                Ok(()) => self.busy = jobs.send(job).is_ok(),
+                Err(error) => self.refuse_compactions(&error),
+            }
+        }
+    }
+
+    fn refuse_compactions(&mut self, error: &EngineError) {
+        for reply in self.compactions.drain(..) {
+            let _ = reply.send(Err(error.clone()));
         }
     }
 
@@ -455,9 +464,7 @@ impl Writer {
             Ok(finished) => self.core.apply(finished),
             Err(error) => {
                 self.resting = true;
-                for reply in self.compactions.drain(..) {
-                    let _ = reply.send(Err(error.clone()));
-                }
+                self.refuse_compactions(&error);
             }
         }
     }

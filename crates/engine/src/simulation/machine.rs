@@ -188,18 +188,16 @@ impl Machine {
     pub(super) fn work(&mut self, now: Option<Timestamp>, all: bool) -> Result<bool, EngineError> {
         match std::mem::replace(&mut self.store().work, Work::None) {
             Work::None => {
-                // As the writer thread does: what a manifest says must not be ahead of the log.
-                self.sync()?;
                 let core = &mut self.store().core;
                 let mut job = core.plan(now);
                 if all && job.is_none() {
                     job = core.plan_compaction();
                 }
-                let planned = job.is_some();
-                if let Some(job) = job {
-                    self.store().work = Work::Planned(Box::new(job));
-                }
-                Ok(planned)
+                let Some(job) = job else { return Ok(false) };
+                // As the writer thread does: what a manifest says must not be ahead of the log.
+                self.sync()?;
+                self.store().work = Work::Planned(Box::new(job));
+                Ok(true)
             }
             Work::Planned(job) => {
                 let finished = self.store().maintenance.run(*job)?;

@@ -4,7 +4,7 @@ use std::{io, sync::Arc};
 
 use hikyaku_engine::Engine;
 use hikyaku_store::{
-    EventStore, StoreError,
+    EventStore, Hider, StoreError, Write,
     testing::{Blocking, block_on, draft},
 };
 use hikyaku_vfs::{Call, Fault, SimulatedDisk};
@@ -39,4 +39,27 @@ fn a_disk_that_refuses_the_background_work_is_not_asked_without_end() {
     assert_eq!((figures.segments, figures.waiting_flushes), (1, 0));
     let ids: Vec<_> = events.iter().map(|event| event.id()).collect();
     assert_eq!(block_on(engine.reader().contains(&ids)).unwrap(), [true; 4]);
+}
+
+#[test]
+fn a_compaction_of_a_stopped_store_is_refused_rather_than_left_waiting() {
+    let disk = SimulatedDisk::new(1);
+    let engine = Engine::open(disk.disk(), "store".into(), tiny()).unwrap();
+    let events: Vec<Arc<_>> = (0..4).map(|number| draft(1, 1, number).build()).collect();
+    Blocking(&engine).put_all(&events, 1_000);
+    block_on(engine.compact()).unwrap();
+    Blocking(&engine).remove(events[0].id(), 1_000);
+    disk.inject(Fault {
+        call: Some(Call::Sync),
+        nth: 1,
+        error: io::ErrorKind::Other,
+        lasting: false,
+    });
+    let now = 1_000;
+    let id = events[1].id();
+    let by = Hider(1);
+    let failed = block_on(engine.write(vec![Write::Hide { id, by }], now));
+    assert!(matches!(failed, Err(StoreError::Stopped(_))));
+    let refused = block_on(engine.compact());
+    assert!(matches!(refused, Err(StoreError::Stopped(_))));
 }

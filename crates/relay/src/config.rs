@@ -38,6 +38,8 @@ pub struct Limits {
     pub created_at_behind_seconds_max: Option<u64>,
     /// New events that may wait for one subscription's stored answer to end.
     pub pending_live_max: usize,
+    /// Bytes of JSON of such events, of all subscriptions of a connection together.
+    pub pending_live_bytes_max: usize,
     /// How far an AUTH's `created_at` may be from our clock, in seconds (NIP-42).
     pub auth_window_seconds: u64,
     /// Keys that may authenticate on one connection.
@@ -69,6 +71,7 @@ impl Default for Limits {
             created_at_ahead_seconds_max: 900,
             created_at_behind_seconds_max: None,
             pending_live_max: 1000,
+            pending_live_bytes_max: 8 * 1024 * 1024,
             // About ten minutes, says NIP-42.
             auth_window_seconds: 600,
             auth_keys_max: 64,

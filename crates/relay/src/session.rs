@@ -163,10 +163,11 @@ impl Session {
             return false;
         }
         let waiting_max = self.config.limits.pending_live_max;
+        let bytes_left = self.bytes_left_to_wait(key);
         let Some(subscription) = self.subscription(key) else {
             return false;
         };
-        match subscription.offer(sequence, event, waiting_max) {
+        match subscription.offer(sequence, event, waiting_max, bytes_left) {
             Offer::Send(message) => {
                 out.push(Action::Send(message));
                 true
@@ -181,6 +182,22 @@ impl Session {
                 false
             }
         }
+    }
+
+    /// Returns how many bytes of new events may still wait for stored answers to end. Counted only
+    /// for a subscription that waits itself: that is rare, and what is live must cost nothing.
+    fn bytes_left_to_wait(&mut self, key: SubscriptionKey) -> usize {
+        let waits = |subscription: &mut Subscription| subscription.waiting_bytes().is_some();
+        if !self.subscription(key).is_some_and(waits) {
+            return 0;
+        }
+        let bytes: usize = self
+            .subscriptions
+            .iter()
+            .filter_map(Subscription::waiting_bytes)
+            .sum();
+        let max = self.config.limits.pending_live_bytes_max;
+        max.saturating_sub(bytes)
     }
 
     fn publish(&mut self, event: Event, now: Timestamp, out: &mut Vec<Action>) {

@@ -18,6 +18,8 @@ pub(crate) struct Subscription {
     snapshot: Option<Sequence>,
     /// What waits for EOSE; `None` once that is sent.
     waiting: Option<Vec<Waiting>>,
+    /// The bytes of JSON of what waits.
+    waiting_bytes: usize,
 }
 
 /// A new event that came before EOSE.
@@ -50,6 +52,7 @@ impl Subscription {
             header,
             snapshot: None,
             waiting: Some(Vec::new()),
+            waiting_bytes: 0,
         }
     }
 
@@ -58,15 +61,23 @@ impl Subscription {
         self.snapshot = Some(snapshot);
         if let Some(waiting) = &mut self.waiting {
             waiting.retain(|new| !is_in(snapshot, new.sequence));
+            self.waiting_bytes = waiting.iter().map(|new| new.event.json().len()).sum();
         }
     }
 
-    /// Takes a new event, in the order of publication.
+    /// Returns the bytes of the new events that wait for EOSE; `None` once that is sent.
+    pub(crate) fn waiting_bytes(&self) -> Option<usize> {
+        self.waiting.is_some().then_some(self.waiting_bytes)
+    }
+
+    /// Takes a new event, in the order of publication. Until EOSE it waits, if fewer than
+    /// `waiting_max` do and it has at most `bytes_left` bytes.
     pub(crate) fn offer(
         &mut self,
         sequence: Option<Sequence>,
         event: &Arc<Event>,
         waiting_max: usize,
+        bytes_left: usize,
     ) -> Offer {
         if self
             .snapshot
@@ -77,10 +88,11 @@ impl Subscription {
         let Some(waiting) = &mut self.waiting else {
             return Offer::Send(self.event(event.json()));
         };
-        if waiting.len() >= waiting_max {
+        if waiting.len() >= waiting_max || event.json().len() > bytes_left {
             return Offer::Overflow;
         }
         let event = Arc::clone(event);
+        self.waiting_bytes += event.json().len();
         waiting.push(Waiting { sequence, event });
         Offer::Wait
     }
@@ -123,9 +135,9 @@ mod tests {
     fn what_came_before_the_snapshot_was_known_waits_unless_the_snapshot_has_it() {
         let mut subscription = subscription();
         let (known, new, ephemeral) = (event("known"), event("new"), event("ephemeral"));
-        subscription.offer(Some(Sequence(7)), &known, 10);
-        subscription.offer(Some(Sequence(8)), &new, 10);
-        subscription.offer(None, &ephemeral, 10);
+        subscription.offer(Some(Sequence(7)), &known, 10, 10_000);
+        subscription.offer(Some(Sequence(8)), &new, 10, 10_000);
+        subscription.offer(None, &ephemeral, 10, 10_000);
         subscription.start(Sequence(7));
         let waited: Vec<_> = subscription.end_stored().unwrap().collect();
         assert_eq!(waited.len(), 2);
@@ -138,12 +150,12 @@ mod tests {
         let mut subscription = subscription();
         subscription.start(Sequence(7));
         for _ in 0..3 {
-            let offer = subscription.offer(Some(Sequence(7)), &event("known"), 1);
+            let offer = subscription.offer(Some(Sequence(7)), &event("known"), 1, 10_000);
             assert!(matches!(offer, Offer::Known));
         }
-        let offer = subscription.offer(Some(Sequence(8)), &event("new"), 1);
+        let offer = subscription.offer(Some(Sequence(8)), &event("new"), 1, 10_000);
         assert!(matches!(offer, Offer::Wait));
-        let offer = subscription.offer(Some(Sequence(9)), &event("newer"), 1);
+        let offer = subscription.offer(Some(Sequence(9)), &event("newer"), 1, 10_000);
         assert!(matches!(offer, Offer::Overflow));
     }
 
@@ -153,7 +165,7 @@ mod tests {
         assert!(subscription.end_stored().is_some());
         assert!(subscription.end_stored().is_none());
         assert!(matches!(
-            subscription.offer(None, &event("live"), 0),
+            subscription.offer(None, &event("live"), 0, 0),
             Offer::Send(_)
         ));
     }

@@ -2,7 +2,7 @@
 
 use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc, thread, time::Duration};
 
-use hikyaku_relay::{RelayConfig, RelayUrls, UrlError};
+use hikyaku_relay::{Limits, RelayConfig, RelayUrls, UrlError};
 use hikyaku_store::EventStore;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
@@ -75,7 +75,10 @@ impl Server {
             .transpose()?
             .and_then(|(_, listeners)| listeners.into_iter().next());
         let relay = Arc::new(RelayConfig {
-            limits: config.limits.clone(),
+            limits: Limits {
+                pending_live_bytes_max: config.queued_bytes_max,
+                ..config.limits.clone()
+            },
             urls: match &config.public_url {
                 Some(url) => RelayUrls::public(url)?,
                 None => RelayUrls::listening(address),

@@ -383,6 +383,29 @@ fn too_many_new_events_before_eose_close_the_subscription() {
 }
 
 #[test]
+fn large_events_that_wait_for_stored_answers_are_bounded_for_the_whole_connection() {
+    let mut relay = Relay::with_limits(|limits| limits.pending_live_bytes_max = 5_000);
+    let client = relay.connect();
+    relay.receive(client, request("a", [json!({"kinds": [1]})]));
+    relay.receive(client, request("b", [json!({"kinds": [1]})]));
+    for number in 0..3 {
+        let content = number.to_string().repeat(1_000);
+        publish_silently(&mut relay, &note(&Author::new(1), &content));
+        relay.deliver();
+    }
+    let got = relay.take(client);
+    assert_eq!(got.len(), 1, "one subscription made room for the other");
+    assert_refused(&got[0], "error:");
+    relay.settle();
+    let got = relay.take(client);
+    assert_eq!(
+        got.iter().filter(|message| message[0] == "EVENT").count(),
+        3
+    );
+    assert!(got.iter().any(|message| message[0] == "EOSE"));
+}
+
+#[test]
 fn an_event_that_expires_while_it_waits_is_not_sent() {
     let mut relay = Relay::new();
     let client = relay.connect();

@@ -515,6 +515,11 @@ impl<'a> Batch<'a> {
 }
 
 impl Pending {
+    /// Tells whether it is a request to vanish that is carried out here (NIP-62).
+    pub(crate) fn is_carried_out_vanish(&self) -> bool {
+        self.vanish && self.event.kind() == Kind::VANISH
+    }
+
     /// Returns where the event stands in the order.
     pub(crate) fn key(&self) -> Key {
         Key {

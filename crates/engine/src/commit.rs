@@ -10,9 +10,9 @@ use hikyaku_event::Timestamp;
 use hikyaku_store::{Committed, CommittedEvent, Hider, Outcome, RemovalReason, Sequence, Write};
 
 use crate::{
-    batch::Batch,
+    batch::{Batch, Pending},
     error::EngineError,
-    log::{LogFiles, LogWriter, Record},
+    log::{LogError, LogFiles, LogWriter, Record},
     memory,
     options::{Durability, Options},
     segment::TermHasher,
@@ -132,6 +132,15 @@ impl Core {
         }
     }
 
+    /// Remembers why the log has stopped, if it has.
+    fn note_stop<T>(&mut self, result: Result<T, LogError>) -> Result<T, EngineError> {
+        let result = result.map_err(EngineError::from);
+        if let Err(EngineError::Stopped(why)) = &result {
+            self.stopped = Some(why.clone());
+        }
+        result
+    }
+
     fn batch(&self) -> Batch<'_> {
         Batch::new(self.view(), &self.hasher, &self.hiders, self.next_sequence)
     }
@@ -163,14 +172,8 @@ impl Core {
             }
         }
         let sync = self.options.durability == Durability::Sync;
-        self.log
-            .commit(sync)
-            .map_err(EngineError::from)
-            .inspect_err(|error| {
-                if let EngineError::Stopped(why) = error {
-                    self.stopped = Some(why.clone());
-                }
-            })?;
+        let written = self.log.commit(sync);
+        self.note_stop(written)?;
         // From here on it is in the log: an error below would be one of memory, not of the disk.
         self.unsynced = !sync;
         self.statistics.commits += 1;
@@ -203,11 +206,7 @@ impl Core {
         Ok(Committed { events })
     }
 
-    fn index(
-        &mut self,
-        pending: &[crate::batch::Pending],
-        log_file: u32,
-    ) -> Result<Part, EngineError> {
+    fn index(&mut self, pending: &[Pending], log_file: u32) -> Result<Part, EngineError> {
         let documents: Vec<_> = pending
             .iter()
             .map(|pending| pending.document(&self.hasher))
@@ -252,6 +251,10 @@ impl Core {
                 file.purge_since.get_or_insert(now);
             }
         }
+        if decided.pending.iter().any(Pending::is_carried_out_vanish) {
+            // What its key had replaced or deleted before is no index's any more, and must go too.
+            purge_dead(&mut self.log_use, now);
+        }
     }
 
     pub(crate) fn take_part_id(&mut self) -> PartId {
@@ -270,14 +273,8 @@ impl Core {
         if !self.unsynced {
             return Ok(());
         }
-        self.log
-            .commit(true)
-            .map_err(EngineError::from)
-            .inspect_err(|error| {
-                if let EngineError::Stopped(why) = error {
-                    self.stopped = Some(why.clone());
-                }
-            })?;
+        let synced = self.log.commit(true);
+        self.note_stop(synced)?;
         self.unsynced = false;
         Ok(())
     }
@@ -320,15 +317,8 @@ impl Core {
     /// Closes the log file and starts the next one. What was in memory for it waits for its flush.
     pub(crate) fn turn_over(&mut self) -> Result<(), EngineError> {
         self.refuse_if_stopped()?;
-        let sealed = self
-            .log
-            .seal()
-            .map_err(EngineError::from)
-            .inspect_err(|error| {
-                if let EngineError::Stopped(why) = error {
-                    self.stopped = Some(why.clone());
-                }
-            })?;
+        let sealed = self.log.seal();
+        let sealed = self.note_stop(sealed)?;
         self.unsynced = false;
         self.sealed_through = self.log.last_sequence();
         self.files = self.files.with(sealed);
@@ -359,6 +349,16 @@ impl Core {
     }
 }
 
+/// Notes that the dead events of every log file must leave it (NIP-62).
+pub(crate) fn purge_dead(log_use: &mut BTreeMap<u32, LogFileUse>, since: Timestamp) {
+    for usage in log_use
+        .values_mut()
+        .filter(|usage| usage.live < usage.events)
+    {
+        usage.purge_since.get_or_insert(since);
+    }
+}
+
 /// Tells whether what was removed for this reason must be rewritten out of the log in time,
 /// whatever else its file holds.
 pub(crate) const fn must_leave_the_log(reason: RemovalReason) -> bool {
@@ -368,7 +368,7 @@ pub(crate) const fn must_leave_the_log(reason: RemovalReason) -> bool {
 /// A batch without its borrows.
 struct Decided {
     parts: Vec<Arc<Part>>,
-    pending: Vec<crate::batch::Pending>,
+    pending: Vec<Pending>,
     records: Vec<(Record, Sequence)>,
     losses: Vec<crate::batch::Loss>,
     hiders: Hiders,

@@ -15,6 +15,7 @@ mod log;
 mod maintenance;
 mod manifest;
 mod memory;
+mod merging;
 mod open;
 mod options;
 mod query;

@@ -18,7 +18,7 @@ use crate::{
     error::EngineError,
     log::{self, LogFiles, SealedLog},
     manifest::{Layout, LogEntry, Manifest, SegmentEntry, failed},
-    memory,
+    memory, merging,
     segment::{self, DocId, FileSink, MergeInput, MergeMap, Segment, TermHasher},
     snapshot::{Part, PartId, Payload},
     tombstones::Tombstones,
@@ -436,31 +436,14 @@ impl Maintenance {
         inputs: &[Arc<Part>],
         manifest: &mut Manifest,
     ) -> Result<Option<(Part, MergeMap)>, EngineError> {
-        let kept: u32 = inputs
-            .iter()
-            .map(|part| part.segment.len() - part.removed.count())
-            .sum();
-        if kept == 0 {
+        if merging::stored(inputs) == 0 {
             return Ok(None);
         }
         let file_number = manifest.next_file;
         manifest.next_file += 1;
         let dir = self.layout.segment_dir();
         let path = dir.join(Layout::segment_name(file_number));
-        let keeps: Vec<_> = inputs
-            .iter()
-            .map(|part| |doc: DocId| part.is_stored(doc))
-            .collect();
-        let sources: Vec<MergeInput<'_>> = inputs
-            .iter()
-            .zip(&keeps)
-            .map(|(part, keep)| MergeInput {
-                segment: &part.segment,
-                keep,
-                moved: None,
-            })
-            .collect();
-        let map = self.write_segment(&path, &sources)?;
+        let map = merging::with_sources(inputs, |sources| self.write_segment(&path, sources))?;
         self.disk
             .sync_dir(&dir)
             .map_err(|error| failed("sync", &dir, &error))?;
@@ -473,13 +456,7 @@ impl Maintenance {
             segment_file: file_number,
         };
         let mut part = memory::part(job.part_id, segment, payload, &self.hasher)?;
-        for (number, input) in inputs.iter().enumerate() {
-            for doc in input.hidden.iter() {
-                if let Some(moved) = map.get(number, doc) {
-                    part.set_hidden(moved, true);
-                }
-            }
-        }
+        merging::carry_hidden(inputs, &map, &mut part);
         Ok(Some((part, map)))
     }
 

@@ -10,7 +10,8 @@ use bytes::Bytes;
 
 use crate::{
     error::EngineError,
-    segment::{self, DocId, Document, MergeInput, Segment, TermHasher},
+    merging,
+    segment::{self, DocId, Document, Segment, TermHasher},
     snapshot::{Part, PartId, Payload},
 };
 
@@ -91,31 +92,13 @@ pub(crate) fn merge(
     inputs: &[Arc<Part>],
     hasher: &TermHasher,
 ) -> Result<Option<Part>, EngineError> {
-    let kept: u32 = inputs
-        .iter()
-        .map(|part| part.segment.len() - part.removed.count())
-        .sum();
-    if kept == 0 {
+    if merging::stored(inputs) == 0 {
         return Ok(None);
     }
-    let keeps: Vec<_> = inputs
-        .iter()
-        .map(|part| |doc: DocId| part.is_stored(doc))
-        .collect();
-    let sources: Vec<MergeInput<'_>> = inputs
-        .iter()
-        .zip(&keeps)
-        .map(|(part, keep)| MergeInput {
-            segment: &part.segment,
-            keep,
-            moved: None,
-        })
-        .collect();
     let mut bytes = Vec::new();
-    let map = segment::merge(&sources, &mut bytes)?;
+    let map = merging::with_sources(inputs, |sources| segment::merge(sources, &mut bytes))?;
     let segment = Segment::in_memory(bytes)?;
     let mut json = vec![Bytes::new(); segment.len() as usize];
-    let mut hidden = Vec::new();
     for (number, input) in inputs.iter().enumerate() {
         for doc in (0..input.segment.len()).map(DocId) {
             let Some(moved) = map.get(number, doc) else {
@@ -126,9 +109,6 @@ pub(crate) fn merge(
             {
                 *slot = payloads.get(doc.0 as usize).cloned().unwrap_or_default();
             }
-            if input.hidden.contains(doc) {
-                hidden.push(moved);
-            }
         }
     }
     let payload = Payload::Memory {
@@ -136,8 +116,6 @@ pub(crate) fn merge(
         json: Arc::new(json),
     };
     let mut merged = part(id, segment, payload, hasher)?;
-    for doc in hidden {
-        merged.set_hidden(doc, true);
-    }
+    merging::carry_hidden(inputs, &map, &mut merged);
     Ok(Some(merged))
 }

@@ -7,12 +7,12 @@ use std::{
 };
 
 use arc_swap::ArcSwap;
-use hikyaku_event::Event;
+use hikyaku_event::{Event, Kind};
 use hikyaku_store::{RemovalReason, Sequence};
 use hikyaku_vfs::{Disk, Lock};
 
 use crate::{
-    commit::{Core, Hiders, LogFileUse, Statistics, must_leave_the_log},
+    commit::{Core, Hiders, LogFileUse, Statistics, must_leave_the_log, purge_dead},
     error::EngineError,
     log::{self, Checkpoint, LogOptions, LogPosition, Record, TornTail},
     maintenance::Maintenance,
@@ -51,6 +51,8 @@ struct Replay {
     facts: Vec<Record>,
     last_sequence: Sequence,
     count: u64,
+    /// A request to vanish is among them.
+    vanished: bool,
 }
 
 struct Replayed {
@@ -197,6 +199,9 @@ pub(crate) fn open(disk: &Disk, root: PathBuf, options: Options) -> Result<Opene
                 .get_or_insert(0);
         }
     }
+    if replay.vanished {
+        purge_dead(&mut log_use, 0);
+    }
     let next_sequence = Sequence((last.0 + 1).max(manifest.next_sequence));
     let snapshot = Snapshot {
         sequence: Sequence(next_sequence.0 - 1),
@@ -297,6 +302,7 @@ impl Replay {
                 let document =
                     Document::from_event(&event, vanish, sequence, position.to_u64(), hasher);
                 self.count += 1;
+                self.vanished |= vanish && event.kind() == Kind::VANISH;
                 self.events
                     .entry(position.file)
                     .or_default()

@@ -10,7 +10,7 @@ use hikyaku_event::Event;
 use hikyaku_vfs::Disk;
 
 use crate::{
-    commit::Hiders,
+    commit::{Hiders, must_leave_the_log},
     error::EngineError,
     log::{self, Checkpoint, LogOptions, Record, Walked},
     maintenance::tombstones_of,
@@ -287,7 +287,13 @@ fn rebuild(
         .replay_from
         .max(files.last().map_or(0, |found| found.file));
     let mut hiders = Hiders::default();
-    apply_facts(&facts, &mut parts, &mut hiders)?;
+    for (file, reason) in apply_facts(&facts, &mut parts, &mut hiders)? {
+        let mut logs = manifest.logs.iter_mut();
+        if let Some(log) = logs.find(|log| must_leave_the_log(reason) && log.file == file) {
+            // Nobody knows when it was purged: it is due at the next sweep.
+            log.purge_since = Some(0);
+        }
+    }
     for part in &parts {
         let Payload::Log { segment_file } = part.payload else {
             continue;

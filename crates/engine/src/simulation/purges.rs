@@ -185,3 +185,33 @@ fn a_file_all_of_whose_events_are_removed_before_its_flush_is_emptied() {
     assert!(matches!(done.outcomes[0][0], Outcome::Stored(_)));
     assert_eq!(events[0].pubkey(), key(1));
 }
+
+#[test]
+fn what_a_vanished_key_had_replaced_or_deleted_before_leaves_the_log_too() {
+    for restart in [false, true] {
+        let mut machine = machine();
+        surround(&mut machine, 6, 0);
+        let first = draft(1, 0, 50).content("an older version").build();
+        put(&mut machine, &first, NOW);
+        // In another log file, which the request reaches by itself.
+        surround(&mut machine, 9, 200);
+        put(
+            &mut machine,
+            &draft(1, 0, 60).content("a newer version").build(),
+            NOW,
+        );
+        surround(&mut machine, 9, 100);
+        machine.work_off(Some(NOW), false).unwrap();
+        assert_eq!(files_with(&machine.disk, b"an older version").len(), 1);
+        let request = draft(1, 62, 500).tag(&["relay", "ALL_RELAYS"]).build();
+        put(&mut machine, &request, NOW);
+        if restart {
+            machine.stop(Stop::Kill, 1);
+            machine.start().unwrap();
+        }
+        sweep(&mut machine, NOW + 11);
+        assert_eq!(files_with(&machine.disk, b"an older version"), [""; 0]);
+        assert_eq!(files_with(&machine.disk, b"a newer version"), [""; 0]);
+        assert!(!files_with(&machine.disk, b"stays").is_empty());
+    }
+}

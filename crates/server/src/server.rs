@@ -86,7 +86,7 @@ impl Server {
         });
         let mut information = config.information.clone();
         information.limits = config.limits.clone();
-        let site = Site::new(&information);
+        let site = Site::new(&information, config.public_url.as_deref());
         let metrics = Metrics::new(workers, config.gauges.clone());
         let seed =
             getrandom::u64().map_err(|error| ServerError::System(io::Error::other(error)))?;

@@ -32,8 +32,8 @@ text-decoration: none; font-size: .9rem; }
 footer { margin-top: 2rem; color: var(--soft); font-size: .9rem; }
 ";
 
-/// Writes the page.
-pub(super) fn render(information: &RelayInformation) -> String {
+/// Writes the page. `public_url` is the relay's address, if the operator has named it.
+pub(super) fn render(information: &RelayInformation, public_url: Option<&str>) -> String {
     let name = Escaped(information.name.as_deref().unwrap_or("A Nostr relay"));
     let mut page = String::with_capacity(4096);
     // Writing to a string can't fail.
@@ -54,12 +54,20 @@ pub(super) fn render(information: &RelayInformation) -> String {
     if let Some(description) = &information.description {
         let _ = writeln!(page, "<p>{}</p>", Escaped(description));
     }
-    page.push_str(
-        "<h2>How to connect</h2>\n\
-         <p>This is a Nostr relay. Add this page's own address to the relays of your Nostr client, \
-         with <code>wss://</code> in place of <code>https://</code> (or <code>ws://</code> in place \
-         of <code>http://</code>).</p>\n<h2>What it speaks</h2>\n<ul>\n",
-    );
+    page.push_str("<h2>How to connect</h2>\n<p>This is a Nostr relay. Add ");
+    let _ = match public_url {
+        Some(url) => write!(
+            page,
+            "<code>{}</code> to the relays of your Nostr client",
+            Escaped(url)
+        ),
+        None => page.write_str(
+            "this page's own address to the relays of your Nostr client, with <code>wss://</code> \
+             in place of <code>https://</code> (or <code>ws://</code> in place of \
+             <code>http://</code>)",
+        ),
+    };
+    page.push_str(".</p>\n<h2>What it speaks</h2>\n<ul>\n");
     for nip in SUPPORTED_NIPS {
         let _ = writeln!(
             page,
@@ -134,7 +142,7 @@ mod tests {
     #[test]
     fn nothing_configured_can_break_out_of_the_page() {
         let trap = "\"><script>alert('x')</script>";
-        let page = render(&RelayInformation {
+        let information = RelayInformation {
             name: Some(trap.into()),
             description: Some(trap.into()),
             icon: Some(format!("https://example.com/{trap}")),
@@ -143,7 +151,8 @@ mod tests {
             software: trap.into(),
             version: trap.into(),
             ..RelayInformation::default()
-        });
+        };
+        let page = render(&information, Some(trap));
         assert!(!page.contains("<script"), "{page}");
         assert!(!page.contains("\"javascript:"), "{page}");
         assert!(page.contains("&quot;&gt;&lt;script&gt;"));
@@ -151,9 +160,21 @@ mod tests {
 
     #[test]
     fn an_unconfigured_relay_has_a_page_too() {
-        let page = render(&RelayInformation::default());
+        let page = render(&RelayInformation::default(), None);
         assert!(page.contains("<h1>A Nostr relay</h1>"));
         assert!(page.contains("NIP-01"));
         assert!(!page.contains("Who runs it"));
+    }
+
+    #[test]
+    fn a_relay_that_has_a_public_address_shows_it() {
+        let page = render(
+            &RelayInformation::default(),
+            Some("wss://relay.example.com"),
+        );
+        assert!(
+            page.contains("<code>wss://relay.example.com</code>"),
+            "{page}"
+        );
     }
 }

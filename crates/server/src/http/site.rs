@@ -27,10 +27,10 @@ pub(super) enum Answer {
 }
 
 impl Site {
-    pub(crate) fn new(information: &RelayInformation) -> Self {
+    pub(crate) fn new(information: &RelayInformation, public_url: Option<&str>) -> Self {
         Self {
             information: information.to_json().into(),
-            page: page::render(information).into(),
+            page: page::render(information, public_url).into(),
         }
     }
 

@@ -153,14 +153,25 @@ fn merge_cost(postings: f64, lists: usize) -> f64 {
     postings * (LIST_COST + HEAP_LEVEL_COST * levels) + lists as f64 * LIST_COST
 }
 
+/// Returns how many pairs there are of the filter's kinds and its authors in this part.
+fn pairs(plan: &Plan, authors: &Field) -> usize {
+    authors.lists.len() * plan.kinds.as_deref().unwrap_or_default().len()
+}
+
+/// Tells whether all kinds that the filter names are replaceable: an author has one event of each.
+fn wants_only_replaceable(plan: &Plan) -> bool {
+    let is_replaceable = |kind: &Kind| kind.class() == KindClass::Replaceable;
+    plan.kinds
+        .as_ref()
+        .is_some_and(|kinds| kinds.iter().all(is_replaceable))
+}
+
 /// Tells whether it pays to look up each pair of author and kind.
 fn pairs_pay(plan: &Plan, authors: &Field, kinds: &Field, extent: &Extent) -> bool {
-    let wanted = plan.kinds.as_deref().unwrap_or_default();
-    let pairs = authors.lists.len() * wanted.len();
-    // One author has one event of a replaceable kind. Other kinds are as frequent among these
-    // authors as among all, as far as anybody knows.
-    let is_replaceable = |kind: &Kind| kind.class() == KindClass::Replaceable;
-    let expected = if wanted.iter().all(is_replaceable) {
+    let pairs = pairs(plan, authors);
+    // Kinds that no version replaces are as frequent among these authors as among all, as far as
+    // anybody knows.
+    let expected = if wants_only_replaceable(plan) {
         pairs as f64
     } else {
         authors.total as f64 * kinds.share(extent.documents)
@@ -278,10 +289,16 @@ impl PartCursor {
         {
             return Ok(false);
         }
-        // As if the fields were independent of each other.
+        // As if the fields were independent of each other, but for what versions replace.
         let fields = kinds.iter().chain(&authors).chain(&tags);
         let selectivity: f64 = fields.map(|field| field.share(documents)).product();
-        extent.walked = (plan.wanted as f64 / (window * selectivity).max(1.0)).min(1.0);
+        let mut matches = window * selectivity;
+        if let Some(by_author) = &authors
+            && wants_only_replaceable(plan)
+        {
+            matches = matches.min(pairs(plan, by_author) as f64);
+        }
+        extent.walked = (plan.wanted as f64 / matches.max(1.0)).min(1.0);
 
         if let (Some(by_author), Some(by_kind)) = (&authors, &kinds)
             && pairs_pay(plan, by_author, by_kind, &extent)

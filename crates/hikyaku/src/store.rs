@@ -55,9 +55,14 @@ impl Store {
             return Ok(Self::Served(socket));
         }
         let data = settings.data.display();
-        let exists = RealDisk
-            .exists(&folder(settings).join("MANIFEST"))
-            .map_err(|error| Failure::io(&format!("can't look into {data}"), &error))?;
+        // A log alone is a store that has lost its manifest: opening it says what to do.
+        let has_log = RealDisk
+            .list(&folder(settings).join("log"))
+            .is_ok_and(|files| !files.is_empty());
+        let exists = has_log
+            || RealDisk
+                .exists(&folder(settings).join("MANIFEST"))
+                .map_err(|error| Failure::io(&format!("can't look into {data}"), &error))?;
         if absent == Absent::Refuse && !exists {
             return Err(nothing_there(settings));
         }

@@ -74,3 +74,14 @@ fn a_damaged_manifest_is_named_and_rebuilt() {
     place.run(&["repair"]).ok();
     assert_eq!(place.run(&["count", "{}"]).ok(), "200\n");
 }
+
+#[test]
+fn a_lost_manifest_is_told_from_a_folder_without_a_store_and_rebuilt() {
+    let place = store_with_segments();
+    fs::remove_file(files(&place, "MANIFEST").remove(0)).unwrap();
+    let ended = place.run(&["count", "{}"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.err.contains("hikyaku repair"), "{ended:?}");
+    place.run(&["repair"]).ok();
+    assert_eq!(ids(&place.run(&["export"]).ok()).len(), 200);
+}

@@ -123,3 +123,23 @@ fn repair_keeps_every_intact_record_of_a_damaged_log() {
     let report = engine.verify(|_| {}).unwrap();
     assert!(report.is_sound(), "{report:?}");
 }
+
+#[test]
+fn verify_reads_the_records_of_removed_events_too() {
+    let folder = tempfile::tempdir().unwrap();
+    fill(folder.path());
+    let log = folder.path().join("log/00000001.log");
+    let mut bytes = std::fs::read(&log).unwrap();
+    // Removed right after it was stored: no index leads to it.
+    let note = bytes.windows(7).position(|window| window == b"note 0\"");
+    bytes[note.unwrap()] ^= 1;
+    std::fs::write(&log, bytes).unwrap();
+    let report = open(folder.path()).verify(|_| {}).unwrap();
+    let [finding] = report.findings.as_slice() else {
+        panic!("{report:?}")
+    };
+    assert!(
+        finding.contains("00000001.log is damaged at offset"),
+        "{finding}"
+    );
+}

@@ -10,11 +10,12 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 8] = [
     ("vfs", &[]),
     ("event", &[]),
     ("store", &["event"]),
     ("engine", &["event", "store", "vfs"]),
+    ("tables", &["vfs"]),
     ("relay", &["event", "store"]),
     ("server", &["event", "store", "relay"]),
     (
@@ -24,7 +25,7 @@ const LAYERS: [(&str, &[&str]); 7] = [
 ];
 
 /// The crates that take the time, randomness and threads of control from their callers.
-const BELOW_SERVER: [&str; 5] = ["vfs", "event", "store", "engine", "relay"];
+const BELOW_SERVER: [&str; 6] = ["vfs", "event", "store", "engine", "tables", "relay"];
 
 /// Asynchronous runtimes, and what they are made of.
 const RUNTIMES: [&str; 9] = [

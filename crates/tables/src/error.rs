@@ -1,0 +1,61 @@
+//! Why a table refuses, split by what the caller can do.
+
+use std::io;
+
+/// Why an operation was not carried out: nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum TableError {
+    /// A fixed table's key is not a natural number in decimal digits.
+    #[error("the key of a fixed table is a number from 1")]
+    KeyNotANumber,
+    /// A fixed table's key is beyond its last record.
+    #[error("the key is beyond the table's limit of {limit} records")]
+    KeyTooLarge {
+        /// The largest key there can be.
+        limit: u64,
+    },
+    /// The key has more bytes than the table allows.
+    #[error("the key is longer than {limit} bytes")]
+    KeyTooLong {
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The value, or what an append or a rotation would make of it, has more bytes than allowed.
+    #[error("the value is longer than {limit} bytes")]
+    ValueTooLong {
+        /// Bytes allowed.
+        limit: usize,
+    },
+    /// The table has no room for flags or an expiry.
+    #[error("a fixed table keeps neither flags nor an expiry")]
+    NoAttributes,
+    /// The stored value is not the number that an addition needs.
+    #[error("the value is not a number that can be added to")]
+    NotANumber,
+    /// The sum does not fit.
+    #[error("the sum is out of range")]
+    OutOfRange,
+    /// An entry to rotate in is empty, longer than the size, or not of whole entries.
+    #[error("the entry does not fit the size it is rotated into")]
+    Entry,
+    /// The table's kind can't do this (an order, a width).
+    #[error("a {kind} table can't {what}")]
+    Unsupported {
+        /// The kind.
+        kind: &'static str,
+        /// What was asked, as a verb.
+        what: &'static str,
+    },
+    /// The text that should name a table, its options or an interval does not.
+    #[error("{0}")]
+    Syntax(String),
+    /// There is no room: neither on the disk nor within the configured size.
+    #[error("the table is full")]
+    Full,
+    /// The disk refuses; it may work later.
+    #[error("the table's file is unavailable")]
+    Io(#[from] io::Error),
+    /// Stored bytes are damaged; names file, offset, expected and found.
+    #[error("{0}")]
+    Corrupt(String),
+}

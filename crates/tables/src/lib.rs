@@ -1,0 +1,17 @@
+//! Tables: small facts about many members, changed all the time.
+//!
+//! Every kind of table keeps records (a key, a value) behind one interface, [`Table`]. A change of a
+//! record ([`Update`]) is decided by one pure function ([`rules`]) under that record's lock, so that
+//! all kinds agree on what append, rotate or compare-and-swap mean, and the update log, which takes
+//! down each change under the same lock, has the records' updates in the order they happened.
+
+mod error;
+mod interval;
+pub mod rules;
+mod table;
+mod update;
+
+pub use error::TableError;
+pub use interval::Interval;
+pub use table::{Found, Kind, Table, UpdateSink};
+pub use update::{Attributes, Change, Condition, Effect, IntegerWidth, Outcome, Stamp, Update};

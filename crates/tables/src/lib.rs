@@ -7,11 +7,13 @@
 
 mod error;
 mod interval;
+mod memory;
 pub mod rules;
 mod table;
 mod update;
 
 pub use error::TableError;
 pub use interval::Interval;
+pub use memory::{MemoryOptions, MemoryTable};
 pub use table::{Found, Kind, Table, UpdateSink};
 pub use update::{Attributes, Change, Condition, Effect, IntegerWidth, Outcome, Stamp, Update};

@@ -1,0 +1,7 @@
+//! The table in memory.
+
+mod record;
+mod shard;
+mod table;
+
+pub use table::{MemoryOptions, MemoryTable};

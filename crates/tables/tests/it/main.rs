@@ -1,0 +1,9 @@
+//! Tables through their public interface.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "what helps a test may fail as a test does"
+)]
+
+mod memory;

@@ -10,6 +10,9 @@ mod interval;
 mod memory;
 pub mod rules;
 mod table;
+pub mod tcf;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod update;
 
 pub use error::TableError;

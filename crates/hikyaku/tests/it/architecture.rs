@@ -10,17 +10,27 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 8] = [
+const LAYERS: [(&str, &[&str]); 9] = [
     ("vfs", &[]),
     ("event", &[]),
     ("store", &["event"]),
     ("engine", &["event", "store", "vfs"]),
     ("tables", &["vfs"]),
+    ("table-server", &["tables", "vfs"]),
     ("relay", &["event", "store"]),
     ("server", &["event", "store", "relay"]),
     (
         "hikyaku",
-        &["event", "vfs", "store", "engine", "relay", "server"],
+        &[
+            "event",
+            "vfs",
+            "store",
+            "engine",
+            "tables",
+            "table-server",
+            "relay",
+            "server",
+        ],
     ),
 ];
 
@@ -43,9 +53,10 @@ const RUNTIMES: [&str; 9] = [
 /// Sources of randomness.
 const RANDOM: [&str; 5] = ["rand", "rand_core", "getrandom", "fastrand", "oorandom"];
 
-/// Files of the program itself that open files: its configuration, an import's input, and the mode
-/// of the control socket.
-const OPENING_FILES: [&str; 3] = [
+/// Files of the program itself that open files: its configuration, an import's input, and the modes
+/// of sockets.
+const OPENING_FILES: [&str; 4] = [
+    "table-server/src/socket.rs",
     "hikyaku/src/configuration/effective.rs",
     "hikyaku/src/commands.rs",
     "hikyaku/src/control/server.rs",

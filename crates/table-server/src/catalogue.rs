@@ -1,0 +1,87 @@
+//! The tables that are served, by name, each with its writer.
+
+use std::sync::Arc;
+
+use hikyaku_tables::Table;
+
+use crate::writer::{Writer, WriterThread};
+
+/// A table's place in the catalogue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TableId(u32);
+
+/// A table that is served.
+#[derive(Debug)]
+pub(crate) struct Served {
+    pub(crate) name: String,
+    pub(crate) table: Arc<dyn Table>,
+    /// The same at each call, and asked for each request.
+    pub(crate) updates_wait: bool,
+    pub(crate) writer: Writer,
+}
+
+/// The tables that are served; the first is the default. There is always one.
+#[derive(Debug)]
+pub(crate) struct Catalogue {
+    tables: Vec<Served>,
+}
+
+impl Catalogue {
+    /// Starts a writer for each table. `None` if there is no table.
+    pub(crate) fn start(
+        tables: Vec<(String, Arc<dyn Table>)>,
+        server_id: u32,
+    ) -> std::io::Result<Option<(Self, Vec<WriterThread>)>> {
+        let mut served = Vec::new();
+        let mut threads = Vec::new();
+        for (name, table) in tables {
+            let (writer, thread) = Writer::start(&name, Arc::clone(&table), server_id)?;
+            threads.push(thread);
+            served.push(Served {
+                name,
+                updates_wait: table.updates_wait(),
+                table,
+                writer,
+            });
+        }
+        Ok((!served.is_empty()).then_some((Self { tables: served }, threads)))
+    }
+
+    /// The default table.
+    pub(crate) const DEFAULT: TableId = TableId(0);
+
+    /// Returns a table.
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "an id is only ever the place of a table in this catalogue, which never changes"
+    )]
+    pub(crate) fn table(&self, id: TableId) -> &Served {
+        &self.tables[id.0 as usize]
+    }
+
+    /// Returns all tables in order.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = (TableId, &Served)> {
+        (0..).map(TableId).zip(&self.tables)
+    }
+
+    /// Finds a table by its name.
+    pub(crate) fn named(&self, name: &[u8]) -> Option<TableId> {
+        self.tables()
+            .find(|(_, served)| served.name.as_bytes() == name)
+            .map(|(id, _)| id)
+    }
+
+    /// Tells which table a key means, and the key in it. `footprints:42` is record 42 of the table
+    /// `footprints` if there is one; without one, and without a colon, it is a key of the default
+    /// table, as it stands.
+    pub(crate) fn resolve<'k>(&self, key: &'k [u8]) -> (TableId, &'k [u8]) {
+        let Some(colon) = key.iter().position(|&byte| byte == b':') else {
+            return (Self::DEFAULT, key);
+        };
+        let (name, rest) = key.split_at(colon);
+        match (self.named(name), rest.get(1..)) {
+            (Some(id), Some(rest)) => (id, rest),
+            _ => (Self::DEFAULT, key),
+        }
+    }
+}

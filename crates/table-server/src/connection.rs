@@ -1,0 +1,380 @@
+//! One connection: reads what there is, has it carried out, sends the answers, waits.
+//!
+//! An idle connection has no buffers. It reads into the worker's one buffer, and keeps for itself
+//! only what is left over: the beginning of a request, or answers that the socket did not take. While
+//! there are such answers nothing is read.
+
+use std::{
+    future::poll_fn,
+    io, mem,
+    rc::Rc,
+    task::{Context, Poll, ready},
+};
+
+use crate::{
+    door::Door,
+    exchange::{Deferred, Exchange, Protocol, Step},
+    metrics::Count,
+    socket::Stream,
+    worker::{Presence, Waiting, Worker},
+};
+
+/// Answers are sent when there are so many bytes of them, though more requests are at hand.
+const OUTPUT_MARK: usize = 64 * 1024;
+/// So many bytes are answered before other connections have their turn.
+const OUTPUT_PER_TURN: usize = 1024 * 1024;
+/// A beginning of a request up to this is moved into the worker's buffer, so that what follows it
+/// need not be copied; a longer one grows where it is.
+const SHORT_TAIL: usize = 4096;
+/// A buffer that grew beyond this is given back as soon as it is empty.
+const KEPT_BYTES: usize = 4096;
+
+/// A connection.
+pub(crate) struct Connection {
+    stream: Stream,
+    presence: Presence,
+    door: Door,
+    /// Received and not yet carried out, from `tail_at` on.
+    tail: Vec<u8>,
+    tail_at: usize,
+    /// The tail may hold requests that can be carried out.
+    is_ready: bool,
+    /// Bytes that the request at the tail's beginning has in all, as far as is known.
+    needed: usize,
+    /// Answers that the socket did not take, from `unsent_at` on.
+    unsent: Vec<u8>,
+    unsent_at: usize,
+    deferred: Deferred,
+    /// Nothing more is carried out.
+    is_closing: bool,
+}
+
+/// What a connection does after a turn.
+enum Next {
+    /// Waits for its table's writer.
+    Settle,
+    /// Lets the others have their turn.
+    Rest,
+    /// Ends: there is nobody any more, or too late.
+    End,
+}
+
+/// Why no more is carried out for now.
+enum Stop {
+    Read(usize),
+    Settle,
+    Full,
+    Close,
+}
+
+impl Connection {
+    pub(crate) fn new(worker: &Worker, stream: Stream, presence: Presence) -> Self {
+        let is_locked = worker.shared.config.token.is_some() && !stream.is_unix();
+        Self {
+            stream,
+            presence,
+            door: if is_locked { Door::Locked } else { Door::Open },
+            tail: Vec::new(),
+            tail_at: 0,
+            is_ready: false,
+            needed: 1,
+            unsent: Vec::new(),
+            unsent_at: 0,
+            deferred: Deferred::default(),
+            is_closing: false,
+        }
+    }
+
+    /// Serves until the end.
+    pub(crate) async fn run(mut self, worker: Rc<Worker>) {
+        loop {
+            match poll_fn(|cx| self.turn(&worker, cx)).await {
+                Ok(Next::Rest) => tokio::task::yield_now().await,
+                Ok(Next::Settle) => {
+                    if !self.settle(&worker).await {
+                        return;
+                    }
+                }
+                Ok(Next::End) => return,
+                Err(error) => {
+                    tracing::debug!(%error, "connection lost");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Sends what is unsent, carries out what is at hand, reads, and again.
+    fn turn(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<io::Result<Next>> {
+        if let Some(waiting) = self.presence.watch.overdue() {
+            if waiting == Waiting::Half {
+                // A courtesy.
+                let _ = self.stream.try_write(self.door.overdue());
+            }
+            return Poll::Ready(Ok(Next::End));
+        }
+        self.presence.watch.attach(cx);
+        let mut sent = 0;
+        loop {
+            if !self.unsent.is_empty() {
+                sent += ready!(self.poll_flush(worker, cx))?;
+            }
+            if self.is_closing {
+                return self.poll_linger(worker, cx).map_ok(|()| Next::End);
+            }
+            if sent > OUTPUT_PER_TURN {
+                return Poll::Ready(Ok(Next::Rest));
+            }
+            let stop = if self.is_ready {
+                self.carry_out_tail(worker, cx, &mut sent)?
+            } else if worker.draining.get() {
+                return Poll::Ready(Ok(Next::End));
+            } else {
+                match ready!(self.poll_receive(worker, cx, &mut sent))? {
+                    Some(stop) => stop,
+                    None => return Poll::Ready(Ok(Next::End)),
+                }
+            };
+            self.is_ready = !matches!(stop, Stop::Read(_));
+            match stop {
+                Stop::Read(needed) => self.needed = needed,
+                Stop::Full => {}
+                Stop::Close => self.is_closing = true,
+                Stop::Settle => return Poll::Ready(Ok(Next::Settle)),
+            }
+        }
+    }
+
+    /// Reads once and carries out what came. `None`: the client has ended.
+    fn poll_receive(
+        &mut self,
+        worker: &Worker,
+        cx: &mut Context<'_>,
+        sent: &mut usize,
+    ) -> Poll<io::Result<Option<Stop>>> {
+        let mut buffer = worker.input.borrow_mut();
+        let kept = self.tail.len() - self.tail_at;
+        let received = if kept <= SHORT_TAIL {
+            let (front, back) = buffer.split_at_mut(kept);
+            let received = self.stream.poll_read(cx, back);
+            if received.is_ready() {
+                front.copy_from_slice(self.tail.get(self.tail_at..).unwrap_or_default());
+            }
+            received
+        } else {
+            self.tail.drain(..mem::take(&mut self.tail_at));
+            // Grows by what has come, not by what was announced.
+            let room = self.needed.saturating_sub(kept).clamp(4096, kept.max(4096));
+            self.tail.resize(kept + room, 0);
+            let back = self.tail.get_mut(kept..).unwrap_or_default();
+            let received = self.stream.poll_read(cx, back);
+            let filled = match received {
+                Poll::Ready(Ok(bytes)) => bytes,
+                _ => 0,
+            };
+            self.tail.truncate(kept + filled);
+            received
+        };
+        let Poll::Ready(received) = received else {
+            let is_half = kept > 0 || self.door.is_within_request();
+            let waiting = if is_half {
+                Waiting::Half
+            } else {
+                Waiting::Idle
+            };
+            self.presence.watch.wait(waiting, false, worker);
+            return Poll::Pending;
+        };
+        let received = received?;
+        if received == 0 {
+            return Poll::Ready(Ok(None));
+        }
+        worker.counts.add(Count::Reads, 1);
+        worker.counts.add(Count::BytesRead, received as u64);
+        if kept > SHORT_TAIL {
+            drop(buffer);
+            return Poll::Ready(self.carry_out_tail(worker, cx, sent).map(Some));
+        }
+        let input = buffer.get(..kept + received).unwrap_or_default();
+        let (taken, stop) = self.carry_out(worker, input, cx, sent)?;
+        self.tail.clear();
+        self.tail_at = 0;
+        self.tail
+            .extend_from_slice(input.get(taken..).unwrap_or_default());
+        self.give_back();
+        Poll::Ready(Ok(Some(stop)))
+    }
+
+    /// Carries out what the tail holds.
+    fn carry_out_tail(
+        &mut self,
+        worker: &Worker,
+        cx: &mut Context<'_>,
+        sent: &mut usize,
+    ) -> io::Result<Stop> {
+        let tail = mem::take(&mut self.tail);
+        let input = tail.get(self.tail_at..).unwrap_or_default();
+        let carried_out = self.carry_out(worker, input, cx, sent);
+        self.tail = tail;
+        let (taken, stop) = carried_out?;
+        self.tail_at += taken;
+        if self.tail_at == self.tail.len() {
+            self.tail.clear();
+            self.tail_at = 0;
+        }
+        self.give_back();
+        Ok(stop)
+    }
+
+    fn give_back(&mut self) {
+        if self.tail.is_empty() && self.tail.capacity() > 0 {
+            self.tail = Vec::new();
+        }
+    }
+
+    /// Carries out requests until no whole one is left, or something is in the way, and sends the
+    /// answers as far as the socket takes them. Returns how much of the input was taken.
+    fn carry_out(
+        &mut self,
+        worker: &Worker,
+        input: &[u8],
+        cx: &mut Context<'_>,
+        sent: &mut usize,
+    ) -> io::Result<(usize, Stop)> {
+        let mut output = worker.output.borrow_mut();
+        let mut value = worker.value.borrow_mut();
+        let desk = worker.desk();
+        let mut taken = 0;
+        let stop = loop {
+            let rest = input.get(taken..).unwrap_or_default();
+            let mut exchange =
+                Exchange::new(&desk, rest, &mut output, &mut value, &mut self.deferred);
+            let stop = loop {
+                match self.door.step(&mut exchange) {
+                    Step::Went if exchange.output.len() < OUTPUT_MARK => {}
+                    Step::Went => break Stop::Full,
+                    // Nothing more can be left to the writer before more has come.
+                    Step::Read(_) if !exchange.is_settled() => break Stop::Settle,
+                    Step::Read(bytes) => break Stop::Read(bytes),
+                    Step::Settle => break Stop::Settle,
+                    Step::Close if exchange.is_settled() => break Stop::Close,
+                    Step::Close => break Stop::Settle,
+                }
+            };
+            taken += exchange.taken();
+            let is_sent = self.send(worker, &mut output, cx, sent)?;
+            if !(matches!(stop, Stop::Full) && is_sent && *sent <= OUTPUT_PER_TURN) {
+                break stop;
+            }
+        };
+        if taken > 0 {
+            self.presence.watch.wait(Waiting::No, true, worker);
+        }
+        if value.capacity() > OUTPUT_MARK {
+            *value = Vec::new();
+        }
+        Ok((taken, stop))
+    }
+
+    /// Sends; what the socket does not take is kept. Leaves the output empty, and tells whether all
+    /// was sent.
+    fn send(
+        &mut self,
+        worker: &Worker,
+        output: &mut Vec<u8>,
+        cx: &mut Context<'_>,
+        sent: &mut usize,
+    ) -> io::Result<bool> {
+        let mut at = 0;
+        while self.unsent.is_empty() && at < output.len() {
+            let rest = output.get(at..).unwrap_or_default();
+            let Poll::Ready(written) = self.stream.poll_write(cx, rest) else {
+                break;
+            };
+            at += written_some(written?, worker)?;
+        }
+        *sent += at;
+        let rest = output.get(at..).unwrap_or_default();
+        let is_sent = rest.is_empty();
+        self.unsent.extend_from_slice(rest);
+        output.clear();
+        output.shrink_to(4 * OUTPUT_MARK);
+        Ok(is_sent)
+    }
+
+    /// Sends what is unsent; ready when nothing is left.
+    fn poll_flush(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        let mut sent = 0;
+        while self.unsent_at < self.unsent.len() {
+            let rest = self.unsent.get(self.unsent_at..).unwrap_or_default();
+            match self.stream.poll_write(cx, rest) {
+                Poll::Ready(written) => {
+                    let written = written_some(written?, worker)?;
+                    sent += written;
+                    self.unsent_at += written;
+                }
+                Poll::Pending => {
+                    self.presence.watch.wait(Waiting::Unread, sent > 0, worker);
+                    return Poll::Pending;
+                }
+            }
+        }
+        self.presence.watch.wait(Waiting::No, true, worker);
+        self.unsent_at = 0;
+        if self.unsent.capacity() > KEPT_BYTES {
+            self.unsent = Vec::new();
+        }
+        self.unsent.clear();
+        Poll::Ready(Ok(sent))
+    }
+
+    /// Says that nothing more will come, and waits for the client to end too: if the socket closed
+    /// with something unread in it, the last answers could be lost.
+    fn poll_linger(&mut self, worker: &Worker, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        ready!(self.stream.poll_shutdown(cx))?;
+        let mut buffer = worker.input.borrow_mut();
+        loop {
+            if worker.draining.get() {
+                return Poll::Ready(Ok(()));
+            }
+            match self.stream.poll_read(cx, &mut buffer) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(())),
+                Poll::Ready(received) => drop(received?),
+                Poll::Pending => {
+                    self.presence.watch.wait(Waiting::Unread, false, worker);
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+
+    /// Waits for the table's writer and answers. Returns false if the writer is gone.
+    async fn settle(&mut self, worker: &Worker) -> bool {
+        let Deferred { table, batch } = mem::take(&mut self.deferred);
+        let Some(table) = table else {
+            return true;
+        };
+        self.presence.watch.wait(Waiting::No, true, worker);
+        let served = worker.shared.catalogue.table(table);
+        let Ok(settled) = served.writer.send(batch).await else {
+            tracing::error!(table = served.name, "the table's writer has stopped");
+            return false;
+        };
+        let mut value = worker.value.borrow_mut();
+        let desk = worker.desk();
+        let mut exchange =
+            Exchange::new(&desk, &[], &mut self.unsent, &mut value, &mut self.deferred);
+        self.door.settle(settled, &mut exchange);
+        true
+    }
+}
+
+/// Counts what a write has sent; a write of nothing is an error.
+fn written_some(written: usize, worker: &Worker) -> io::Result<usize> {
+    if written == 0 {
+        return Err(io::ErrorKind::WriteZero.into());
+    }
+    worker.counts.add(Count::Writes, 1);
+    worker.counts.add(Count::BytesWritten, written as u64);
+    Ok(written)
+}

@@ -1,0 +1,190 @@
+//! What a protocol is written against: bytes in, bytes out, tables beside it; no socket, no clock.
+
+use hikyaku_tables::{Outcome, Stamp, TableError, Update};
+
+use crate::{
+    catalogue::{Catalogue, TableId},
+    config::TableServerConfig,
+    metrics::{Count, Metrics, WorkerMetrics},
+    writer::{Batch, Settled, Task},
+};
+
+/// Parts of a batch at most, and the bytes of them from which on no more is added.
+const BATCH_PARTS_MAX: usize = 1024;
+const BATCH_BYTES_MAX: usize = 256 * 1024;
+
+/// What a protocol has done, and what it needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// It went on: it took from the input, or wrote, or both. It is asked again.
+    Went,
+    /// The input does not hold the whole of the next request. This many bytes of it, in all, are
+    /// needed to go on, as far as can be told (at least one more than there are).
+    Read(usize),
+    /// What was left to the table's writer must be answered first. Nothing was taken.
+    Settle,
+    /// The connection ends when the output is sent.
+    Close,
+}
+
+/// What became of an update that was handed in.
+#[derive(Debug)]
+pub(crate) enum Handed {
+    /// It is done.
+    Done(Result<Outcome, TableError>),
+    /// The writer has it: what comes of it comes to [`Protocol::settle`].
+    Left,
+    /// It can't be now: return [`Step::Settle`], and hand it in again.
+    NotNow,
+}
+
+/// One side of a conversation with a client.
+pub(crate) trait Protocol {
+    /// Carries out one request, or a bounded part of it.
+    ///
+    /// While the exchange [is not settled](Exchange::is_settled), nothing may be written to the
+    /// output: answers would overtake those that are left. A request that is no update returns
+    /// [`Step::Settle`] then, before it takes anything from the input.
+    fn step(&mut self, exchange: &mut Exchange<'_>) -> Step;
+    /// Answers what was [left](Handed::Left): all of it, in order.
+    fn settle(&mut self, settled: Vec<Settled>, exchange: &mut Exchange<'_>);
+}
+
+/// What all protocols of a worker use.
+#[derive(Debug)]
+pub(crate) struct Desk<'a> {
+    pub(crate) catalogue: &'a Catalogue,
+    pub(crate) config: &'a TableServerConfig,
+    /// The worker's own counts.
+    pub(crate) counts: &'a WorkerMetrics,
+    /// Everybody's.
+    pub(crate) metrics: &'a Metrics,
+    /// When the server started, in microseconds since 1970.
+    pub(crate) started_us: u64,
+    /// The time of what is carried out now, and the server's number.
+    pub(crate) stamp: Stamp,
+}
+
+/// What a connection has left to a table's writer.
+#[derive(Default)]
+pub(crate) struct Deferred {
+    pub(crate) table: Option<TableId>,
+    pub(crate) batch: Batch,
+}
+
+/// The state of one conversation while a protocol is at work.
+pub(crate) struct Exchange<'a> {
+    desk: &'a Desk<'a>,
+    input: &'a [u8],
+    taken: usize,
+    /// Where answers go.
+    pub(crate) output: &'a mut Vec<u8>,
+    /// Room for a value.
+    pub(crate) value: &'a mut Vec<u8>,
+    deferred: &'a mut Deferred,
+}
+
+impl<'a> Exchange<'a> {
+    pub(crate) fn new(
+        desk: &'a Desk<'a>,
+        input: &'a [u8],
+        output: &'a mut Vec<u8>,
+        value: &'a mut Vec<u8>,
+        deferred: &'a mut Deferred,
+    ) -> Self {
+        Self {
+            desk,
+            input,
+            taken: 0,
+            output,
+            value,
+            deferred,
+        }
+    }
+
+    /// Returns what was received and not yet taken. It does not borrow the exchange.
+    pub(crate) fn input(&self) -> &'a [u8] {
+        self.input.get(self.taken..).unwrap_or_default()
+    }
+
+    /// Takes from the input.
+    pub(crate) fn take(&mut self, bytes: usize) {
+        self.taken = (self.taken + bytes).min(self.input.len());
+    }
+
+    /// Returns how much of the input was taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// Returns the tables.
+    pub(crate) fn catalogue(&self) -> &'a Catalogue {
+        self.desk.catalogue
+    }
+
+    /// Returns the limits.
+    pub(crate) fn config(&self) -> &'a TableServerConfig {
+        self.desk.config
+    }
+
+    /// Returns everybody's counts.
+    pub(crate) fn metrics(&self) -> &'a Metrics {
+        self.desk.metrics
+    }
+
+    /// Returns when the server started, in microseconds since 1970.
+    pub(crate) fn started_us(&self) -> u64 {
+        self.desk.started_us
+    }
+
+    /// Returns the time of what is carried out now, and the server's number.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.desk.stamp
+    }
+
+    /// Adds to a count.
+    pub(crate) fn count(&self, count: Count, by: u64) {
+        self.desk.counts.add(count, by);
+    }
+
+    /// Tells whether nothing is left to a writer.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.deferred.batch.is_empty()
+    }
+
+    /// Hands an update in: it is carried out at once, unless its table waits for the disk.
+    pub(crate) fn update(&mut self, id: TableId, update: &Update<'_>) -> Handed {
+        let served = self.desk.catalogue.table(id);
+        if served.updates_wait {
+            if !self.may_leave(id) {
+                return Handed::NotNow;
+            }
+            self.deferred.batch.push(update);
+            return Handed::Left;
+        }
+        if !self.is_settled() {
+            return Handed::NotNow;
+        }
+        Handed::Done(served.table.update(update, self.desk.stamp))
+    }
+
+    /// Leaves something that may take long to the table's writer. Never [`Handed::Done`].
+    pub(crate) fn task(&mut self, id: TableId, task: Task) -> Handed {
+        if !self.may_leave(id) {
+            return Handed::NotNow;
+        }
+        self.deferred.batch.push_task(task);
+        Handed::Left
+    }
+
+    fn may_leave(&mut self, id: TableId) -> bool {
+        let batch = &self.deferred.batch;
+        if batch.is_empty() {
+            self.deferred.table = Some(id);
+            return true;
+        }
+        self.deferred.table == Some(id)
+            && batch.len() < BATCH_PARTS_MAX
+            && batch.bytes() < BATCH_BYTES_MAX
+    }
+}

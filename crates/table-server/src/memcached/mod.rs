@@ -1,0 +1,5 @@
+//! memcached's text protocol.
+
+mod session;
+
+pub(crate) use session::Session;

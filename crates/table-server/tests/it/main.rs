@@ -1,0 +1,3 @@
+//! The table server over real sockets.
+
+mod sockets;

@@ -1,0 +1,221 @@
+//! Connections: where they are accepted, what they need, and when they end.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    num::NonZeroUsize,
+    os::unix::net::UnixStream,
+    sync::Arc,
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use hikyaku_table_server::{Count, Metrics, TableServer, TableServerConfig, TableServerError};
+use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
+use tokio::sync::oneshot;
+
+/// A server on threads of its own, stopped when dropped.
+pub(crate) struct Running {
+    pub(crate) address: Option<SocketAddr>,
+    pub(crate) metrics: Metrics,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<Result<(), TableServerError>>>,
+}
+
+impl Running {
+    pub(crate) fn start(config: TableServerConfig) -> Self {
+        let table: Arc<dyn Table> = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
+        let server = TableServer::bind(config, vec![("main".to_owned(), table)]).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        Self {
+            address: server.address(),
+            metrics: server.metrics(),
+            stop: Some(stop),
+            thread: Some(thread::spawn(|| {
+                server.run(async {
+                    let _ = stopped.await;
+                })
+            })),
+        }
+    }
+
+    pub(crate) fn connect(&self) -> TcpStream {
+        TcpStream::connect(self.address.unwrap()).unwrap()
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        let ended = self.thread.take().unwrap().join();
+        assert!(thread::panicking() || ended.unwrap().is_ok());
+    }
+}
+
+fn loopback() -> TableServerConfig {
+    TableServerConfig {
+        listen: Some("127.0.0.1:0".parse().unwrap()),
+        workers: NonZeroUsize::new(2),
+        ..TableServerConfig::default()
+    }
+}
+
+fn say(stream: &mut (impl Read + Write), request: &[u8], answer: &[u8]) {
+    stream.write_all(request).unwrap();
+    let mut heard = vec![0; answer.len()];
+    stream.read_exact(&mut heard).unwrap();
+    assert_eq!(
+        heard.escape_ascii().to_string(),
+        answer.escape_ascii().to_string()
+    );
+}
+
+/// Reads to the end.
+fn ends(stream: &mut impl Read) -> Vec<u8> {
+    let mut heard = Vec::new();
+    stream.read_to_end(&mut heard).unwrap();
+    heard
+}
+
+#[test]
+fn requests_are_answered_however_they_are_cut() {
+    let server = Running::start(loopback());
+    let mut client = server.connect();
+    client.set_nodelay(true).unwrap();
+    for byte in b"mn\r\nnonsense\r\nmn\r\n" {
+        client.write_all(&[*byte]).unwrap();
+    }
+    say(&mut client, b"", b"MN\r\nERROR\r\nMN\r\n");
+    say(
+        &mut client,
+        &b"mn\r\n".repeat(100_000),
+        &b"MN\r\n".repeat(100_000),
+    );
+    client.write_all(b"quit\r\n").unwrap();
+    assert_eq!(ends(&mut client), b"");
+}
+
+#[test]
+fn an_address_that_others_reach_needs_a_token() {
+    let config = TableServerConfig {
+        listen: Some("0.0.0.0:0".parse().unwrap()),
+        ..TableServerConfig::default()
+    };
+    let table: Arc<dyn Table> = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
+    let refused = TableServer::bind(config, vec![("main".to_owned(), table)]);
+    assert!(matches!(refused, Err(TableServerError::TokenMissing(_))));
+}
+
+#[test]
+fn nothing_is_done_without_the_token() {
+    let server = Running::start(TableServerConfig {
+        token: Some("secret".to_owned()),
+        ..loopback()
+    });
+    for wrong in [
+        &b"version\r\n"[..],
+        b"set a 0 0 5\r\nwrong\r\n",
+        b"set a 0 0 7\r\nsecret!\r\n",
+        b"set a 0 0 0\r\n\r\n",
+        b"set a 0 0 -1\r\n",
+        b"set a 0 0 99999999999999999999\r\n",
+        &[b'x'; 5000],
+    ] {
+        let mut client = server.connect();
+        client.write_all(wrong).unwrap();
+        client.write_all(b"mn\r\n").unwrap();
+        let heard = ends(&mut client);
+        assert!(
+            heard.starts_with(b"CLIENT_ERROR "),
+            "{}",
+            heard.escape_ascii()
+        );
+        assert!(!heard.ends_with(b"MN\r\n"));
+    }
+    for right in [
+        &b"set a 0 0 6\r\nsecret\r\n"[..],
+        b"set a 0 0 11\r\nuser secret\r\n",
+    ] {
+        let mut client = server.connect();
+        say(&mut client, right, b"STORED\r\n");
+        say(&mut client, b"mn\r\n", b"MN\r\n");
+    }
+}
+
+#[test]
+fn a_unix_socket_is_its_owners_and_goes_with_the_server() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tables.sock");
+    let config = TableServerConfig {
+        unix: Some(path.clone()),
+        token: Some("secret".to_owned()),
+        ..TableServerConfig::default()
+    };
+    // What a crash leaves behind.
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    let server = Running::start(config);
+    let mode = path.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let mut client = UnixStream::connect(&path).unwrap();
+    say(&mut client, b"mn\r\n", b"MN\r\n");
+    drop(server);
+    assert_eq!(ends(&mut client), b"");
+    assert!(!path.exists());
+}
+
+#[test]
+fn one_connection_too_many_is_told_so() {
+    let server = Running::start(TableServerConfig {
+        connections_max: 2,
+        ..loopback()
+    });
+    let mut clients = [server.connect(), server.connect()];
+    for client in &mut clients {
+        say(client, b"mn\r\n", b"MN\r\n");
+    }
+    let heard = ends(&mut server.connect());
+    assert_eq!(heard, b"ERROR Too many open connections\r\n");
+    for client in &mut clients {
+        say(client, b"mn\r\n", b"MN\r\n");
+    }
+    assert_eq!(server.metrics.get(Count::ConnectionsRefused), 1);
+}
+
+#[test]
+fn half_a_request_is_not_waited_for_without_end() {
+    let server = Running::start(TableServerConfig {
+        request_timeout: Duration::from_millis(100),
+        ..loopback()
+    });
+    let mut idle = server.connect();
+    say(&mut idle, b"mn\r\n", b"MN\r\n");
+    let mut half = server.connect();
+    half.write_all(b"m").unwrap();
+    assert_eq!(
+        ends(&mut half),
+        b"SERVER_ERROR request not completed in time\r\n"
+    );
+    say(&mut idle, b"mn\r\n", b"MN\r\n");
+}
+
+#[test]
+fn who_never_reads_is_closed_and_holds_up_nobody() {
+    let server = Running::start(TableServerConfig {
+        workers: NonZeroUsize::new(1),
+        unread_timeout: Duration::from_millis(300),
+        ..loopback()
+    });
+    let mut deaf = server.connect();
+    let writer = thread::spawn(move || {
+        let requests = b"nonsense\r\n".repeat(1000);
+        // Ends with an error when the server has closed.
+        while deaf.write_all(&requests).is_ok() {}
+    });
+    let mut other = server.connect();
+    while !writer.is_finished() {
+        say(&mut other, b"mn\r\n", b"MN\r\n");
+    }
+    writer.join().unwrap();
+    assert_eq!(server.metrics.get(Count::ConnectionsOverdue), 1);
+}

@@ -8,7 +8,9 @@
 mod error;
 mod interval;
 mod memory;
+mod open;
 pub mod rules;
+mod spec;
 mod table;
 pub mod tcf;
 #[cfg(any(test, feature = "testing"))]
@@ -18,5 +20,7 @@ mod update;
 pub use error::TableError;
 pub use interval::Interval;
 pub use memory::{MemoryOptions, MemoryTable};
+pub use open::{open, open_spec};
+pub use spec::{Durability, TableOptions, TableSpec};
 pub use table::{Found, Kind, Table, UpdateSink};
 pub use update::{Attributes, Change, Condition, Effect, IntegerWidth, Outcome, Stamp, Update};

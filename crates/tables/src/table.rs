@@ -74,6 +74,13 @@ pub trait Table: Send + Sync + fmt::Debug {
     fn range(&self, interval: &Interval, limit: usize) -> Result<Vec<Vec<u8>>, TableError>;
     /// Lists the keys that begin so, at most `limit`. Not for fixed tables.
     fn with_prefix(&self, prefix: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, TableError>;
+    /// Removes records that have expired by `now` (Unix seconds): looks at about as many `records`
+    /// (or places for some), going on where the last sweep stopped. Returns how many went. The sink
+    /// is not told: who follows it knows when they expire. Nothing to do where nothing expires.
+    fn sweep(&self, now: u64, records: usize) -> Result<u64, TableError> {
+        let (_, _) = (now, records);
+        Ok(0)
+    }
     /// Removes all records.
     fn vanish(&self, stamp: Stamp) -> Result<(), TableError>;
     /// Makes the table smaller or otherwise fit: for a fixed table `width=N` changes the width (a

@@ -18,8 +18,8 @@ use foldhash::quality::RandomState;
 
 use super::{record::Record, shard::Shard};
 use crate::{
-    Attributes, Effect, Found, Interval, Kind, Outcome, Stamp, Table, TableError, Update,
-    UpdateSink,
+    Attributes, Effect, Found, Interval, Kind, Outcome, Stamp, Table, TableError, TableSpec,
+    Update, UpdateSink,
     rules::{self, Answer, Bounds, Decision},
 };
 
@@ -60,6 +60,18 @@ impl Default for MemoryOptions {
             key_bytes_max: 4 << 10,
             // As memcached.
             value_bytes_max: 1 << 20,
+        }
+    }
+}
+
+impl MemoryOptions {
+    /// Returns what a text says, with the defaults for the rest.
+    pub fn of(spec: &TableSpec) -> Self {
+        let default = Self::default();
+        Self {
+            limit_bytes: spec.options.limit.unwrap_or(default.limit_bytes),
+            value_bytes_max: spec.options.value.unwrap_or(default.value_bytes_max),
+            ..default
         }
     }
 }
@@ -121,22 +133,6 @@ impl MemoryTable {
         }
     }
 
-    /// Removes records that have expired by `now` (Unix seconds), looking at no more than about
-    /// `slots` places, and going on where the last sweep stopped. Returns how many went. The sink is
-    /// not told: who follows it knows when they expire.
-    pub fn sweep(&self, now: u64, slots: usize) -> u64 {
-        let each = slots.div_ceil(SHARDS).max(64);
-        let mut gone = 0;
-        for _ in 0..slots.div_ceil(each).min(SHARDS) {
-            let at = self.swept.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            if let Some(part) = self.shards.get(at) {
-                let _turn = self.turn(part);
-                gone += self.sweep_part(&mut lock(&part.records), now, each);
-            }
-        }
-        gone
-    }
-
     fn sweep_part(&self, records: &mut Shard, now: u64, slots: usize) -> u64 {
         let (count, bytes) = records.sweep(now, slots);
         self.usage.count.fetch_sub(count, Ordering::Relaxed);
@@ -176,6 +172,19 @@ impl MemoryTable {
         }
     }
 
+    fn sweep_parts(&self, now: u64, records: usize) -> u64 {
+        let each = records.div_ceil(SHARDS).max(64);
+        let mut gone = 0;
+        for _ in 0..records.div_ceil(each) {
+            let at = self.swept.fetch_add(1, Ordering::Relaxed) % SHARDS;
+            if let Some(part) = self.shards.get(at) {
+                let _turn = self.turn(part);
+                gone += self.sweep_part(&mut lock(&part.records), now, each);
+            }
+        }
+        gone
+    }
+
     /// Tries an update again if there was no room and a look around finds some.
     fn with_room<T>(
         &self,
@@ -183,7 +192,9 @@ impl MemoryTable {
         mut update: impl FnMut() -> Result<T, TableError>,
     ) -> Result<T, TableError> {
         match update() {
-            Err(TableError::Full) if self.sweep(stamp.seconds(), SWEEP_FOR_ROOM) > 0 => update(),
+            Err(TableError::Full) if self.sweep_parts(stamp.seconds(), SWEEP_FOR_ROOM) > 0 => {
+                update()
+            }
             result => result,
         }
     }
@@ -484,6 +495,10 @@ impl Table for MemoryTable {
             lock(&part.records).shrink(|key| self.hash(key));
         }
         Ok(())
+    }
+
+    fn sweep(&self, now: u64, records: usize) -> Result<u64, TableError> {
+        Ok(self.sweep_parts(now, records))
     }
 
     fn copy(&self, _to: &Path) -> Result<(), TableError> {

@@ -69,7 +69,7 @@ fn keys_come_in_order_piece_by_piece() {
         assert_eq!(listed, names);
     }
     let interval = Interval::parse(b"(k10,k1f]").unwrap();
-    let within = |name: &&Vec<u8>| name.as_slice() > b"k10" && name.as_slice() <= b"k1f";
+    let within = |name: &&Vec<u8>| name[..] > b"k10"[..] && name[..] <= b"k1f"[..];
     let expected: Vec<_> = names.iter().filter(within).cloned().collect();
     assert_eq!(table.range(&interval, 1 << 20).unwrap(), expected);
     assert_eq!(table.range(&interval, 5).unwrap(), expected[..5]);
@@ -125,10 +125,10 @@ fn what_has_expired_is_absent_and_a_sweep_gives_its_room_back() {
     assert_eq!(table.size(&even, 10).unwrap(), None);
     assert_eq!(table.count(), 500);
     let bytes = table.bytes();
-    assert_eq!(table.sweep(9, 1 << 20), 0);
+    assert_eq!(table.sweep(9, 1 << 20).unwrap(), 0);
     let mut gone = 0;
     for _ in 0..64 {
-        gone += table.sweep(10, 64);
+        gone += table.sweep(10, 64).unwrap();
     }
     assert_eq!((gone, table.count()), (250, 250));
     assert_eq!(table.bytes() * 2, bytes);

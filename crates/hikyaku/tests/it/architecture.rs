@@ -10,15 +10,16 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 9] = [
+const LAYERS: [(&str, &[&str]); 10] = [
     ("vfs", &[]),
     ("event", &[]),
     ("store", &["event"]),
     ("engine", &["event", "store", "vfs"]),
     ("tables", &["vfs"]),
     ("table-server", &["tables", "vfs"]),
+    ("members", &["event", "tables"]),
     ("relay", &["event", "store"]),
-    ("server", &["event", "store", "relay"]),
+    ("server", &["event", "store", "tables", "members", "relay"]),
     (
         "hikyaku",
         &[
@@ -28,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 9] = [
             "engine",
             "tables",
             "table-server",
+            "members",
             "relay",
             "server",
         ],
@@ -35,7 +37,9 @@ const LAYERS: [(&str, &[&str]); 9] = [
 ];
 
 /// The crates that take the time, randomness and threads of control from their callers.
-const BELOW_SERVER: [&str; 6] = ["vfs", "event", "store", "engine", "tables", "relay"];
+const BELOW_SERVER: [&str; 7] = [
+    "vfs", "event", "store", "engine", "tables", "members", "relay",
+];
 
 /// Asynchronous runtimes, and what they are made of.
 const RUNTIMES: [&str; 9] = [

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use hikyaku_event::{Event, Filter};
+use hikyaku_event::{Event, Filter, PublicKey};
 use hikyaku_store::Query;
 
 use crate::Message;
@@ -41,6 +41,8 @@ pub enum Action {
         /// Which.
         key: SubscriptionKey,
     },
+    /// The client has shown that it has this key.
+    Authenticated(PublicKey),
     /// Close the connection after what has been sent so far.
     Disconnect {
         /// What to tell the client.

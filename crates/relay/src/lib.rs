@@ -22,6 +22,6 @@ pub use admission::is_to_vanish;
 pub use config::{Limits, RelayConfig};
 pub use information::{RelayInformation, SUPPORTED_NIPS};
 pub use live_index::{ListenerKey, LiveIndex};
-pub use message::{Message, PublishOutcome, ok};
+pub use message::{Message, PublishOutcome, ok, rate_limited};
 pub use session::Session;
 pub use urls::{RelayUrls, UrlError};

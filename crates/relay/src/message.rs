@@ -1,5 +1,7 @@
 //! What a relay says: the bytes of OK, EVENT, EOSE, CLOSED, COUNT, AUTH and NOTICE.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use hikyaku_event::{EventId, SubscriptionId};
 use hikyaku_store::{Completeness, Outcome, Refusal, StoreError};
@@ -33,6 +35,11 @@ pub enum PublishOutcome<'a> {
         /// 0 is answered with `mute:` (NIP-01).
         listeners: u64,
     },
+    /// Its author or the client has sent too much, and its store was not asked.
+    TooFast {
+        /// After how many seconds there is room again.
+        wait_seconds: u64,
+    },
     /// The store could not write it.
     Failed(&'a StoreError),
 }
@@ -45,8 +52,8 @@ pub fn ok(id: &EventId, outcome: PublishOutcome<'_>) -> Message {
 }
 
 /// Returns whether an event is accepted, and the reason with its machine-readable prefix.
-fn verdict(outcome: PublishOutcome<'_>) -> (bool, &'static str) {
-    match outcome {
+fn verdict(outcome: PublishOutcome<'_>) -> (bool, Cow<'static, str>) {
+    let (accepted, text) = match outcome {
         PublishOutcome::Written(Outcome::Stored(_))
         | PublishOutcome::Delivered { listeners: 1.. } => (true, ""),
         PublishOutcome::Written(Outcome::Duplicate) => (true, "duplicate: already have this event"),
@@ -63,8 +70,17 @@ fn verdict(outcome: PublishOutcome<'_>) -> (bool, &'static str) {
             false,
             "mute: no one was listening to this ephemeral event, so it was dropped",
         ),
+        PublishOutcome::TooFast { wait_seconds } => {
+            return (false, rate_limited(wait_seconds).into());
+        }
         PublishOutcome::Failed(error) => (false, failed(error)),
-    }
+    };
+    (accepted, text.into())
+}
+
+/// Returns what a client hears that is too fast (NIP-01).
+pub fn rate_limited(wait_seconds: u64) -> String {
+    format!("rate-limited: slow down, there is room again in {wait_seconds} s")
 }
 
 fn refused(refusal: Refusal) -> &'static str {

@@ -141,6 +141,17 @@ impl Session {
         }
     }
 
+    /// Reports that a query or count was not begun; the reason begins with a word that programs
+    /// read (NIP-01).
+    pub fn query_refused(&mut self, key: SubscriptionKey, reason: &str, out: &mut Vec<Action>) {
+        if let Some(id) = self
+            .end_count(key)
+            .or_else(|| self.end_subscription(key, out))
+        {
+            out.push(Action::Send(message::closed(&id, reason)));
+        }
+    }
+
     /// Reports a count.
     pub fn counted(&mut self, key: SubscriptionKey, count: u64, out: &mut Vec<Action>) {
         if let Some(id) = self.end_count(key) {
@@ -222,10 +233,13 @@ impl Session {
         let verdict = authentication::check(event, &self.challenge, &self.config, now, verifier)
             .and_then(|()| self.admit_key(event));
         let id = event.id().to_hex();
-        out.push(Action::Send(match verdict {
+        out.push(Action::Send(match &verdict {
             Ok(()) => message::ok_text(&id, true, ""),
-            Err(reason) => message::ok_text(&id, false, &reason),
+            Err(reason) => message::ok_text(&id, false, reason),
         }));
+        if verdict.is_ok() {
+            out.push(Action::Authenticated(event.pubkey()));
+        }
     }
 
     fn admit_key(&mut self, event: &Event) -> Result<(), Reason> {

@@ -101,6 +101,17 @@ pub(crate) fn forwarded_client<'a>(
     client
 }
 
+/// Returns the address that stands for a client in limits: an IPv6 client is the /64 that providers
+/// hand out.
+pub(crate) fn household(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if !v6.is_loopback() => {
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64))
+        }
+        other => other,
+    }
+}
+
 /// How many addresses can be told apart: 256 kB of counters.
 const SLOTS: usize = 1 << 16;
 
@@ -133,15 +144,9 @@ impl AddressCounts {
         }
     }
 
-    /// Counts one more connection, unless the address has as many as it may. An IPv6 client is the
-    /// /64 that providers hand out.
+    /// Counts one more connection, unless the address has as many as it may.
     pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<AddressPermit> {
-        let address = match address.to_canonical() {
-            IpAddr::V6(v6) if !v6.is_loopback() => {
-                IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64))
-            }
-            other => other,
-        };
+        let address = household(address);
         if self.exempt.iter().any(|range| range.contains(address)) {
             return Some(AddressPermit { counted: None });
         }

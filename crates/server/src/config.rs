@@ -1,10 +1,11 @@
 //! What a server is told: addresses, limits, times.
 
-use std::{fmt, net::SocketAddr, num::NonZeroUsize, time::Duration};
+use std::{fmt, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 
+use hikyaku_members::Members;
 use hikyaku_relay::{Limits, RelayInformation};
 
-use crate::{AddressRange, metrics::Gauges};
+use crate::{AddressRange, Rates, metrics::Gauges};
 
 /// The configuration of a server. [`ServerConfig::new`] has the defaults.
 #[derive(Clone)]
@@ -24,8 +25,12 @@ pub struct ServerConfig {
     pub connections_max: usize,
     /// Connections open at the same time from one address (IPv6: from one /64).
     pub connections_per_address_max: u32,
-    /// Addresses that the limit per address leaves alone.
+    /// Addresses that the limit per address and the rates leave alone.
     pub unlimited_addresses: Vec<AddressRange>,
+    /// How fast clients may publish and ask.
+    pub rates: Rates,
+    /// Where it is taken down who was here; `None` for nowhere.
+    pub members: Option<Arc<Members>>,
     /// Proxies whose `X-Forwarded-For` is believed. Nobody else's is read.
     pub trusted_proxies: Vec<AddressRange>,
     /// How long a client may take to send the headers of a request.
@@ -63,6 +68,8 @@ impl ServerConfig {
             // A household, an office or a carrier's gateway shares one address.
             connections_per_address_max: 200,
             unlimited_addresses: AddressRange::LOOPBACK.to_vec(),
+            rates: Rates::default(),
+            members: None,
             trusted_proxies: Vec::new(),
             header_timeout: Duration::from_secs(10),
             http_timeout: Duration::from_mins(1),

@@ -150,6 +150,7 @@ async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, add
     let connection = Rc::new(Connection::new(
         &worker,
         id,
+        worker.shared.rates.enter(upgraded.client),
         session,
         upgraded.stream,
         permits,

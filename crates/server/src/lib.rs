@@ -17,6 +17,8 @@ mod entrance;
 mod feed;
 mod http;
 mod metrics;
+mod rates;
+mod recorder;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -26,4 +28,5 @@ mod worker;
 pub use address::{AddressRange, AddressRangeError};
 pub use config::ServerConfig;
 pub use metrics::{Gauge, Gauges, Metrics};
+pub use rates::Rates;
 pub use server::{Server, ServerError};

@@ -12,6 +12,8 @@ use crate::{
     clock::unix_now,
     http::Site,
     metrics::{self, Metrics},
+    rates,
+    recorder::Recorder,
     worker::{Shared, WorkerSeat},
 };
 
@@ -86,7 +88,17 @@ impl Server {
         });
         let mut information = config.information.clone();
         information.limits = config.limits.clone();
-        let site = Site::new(&information, config.public_url.as_deref());
+        let site = Site::new(
+            &information,
+            config.public_url.clone(),
+            config.members.clone(),
+        );
+        let recorder = config
+            .members
+            .clone()
+            .map(Recorder::start)
+            .transpose()
+            .map_err(ServerError::System)?;
         let metrics = Metrics::new(workers, config.gauges.clone());
         let seed =
             getrandom::u64().map_err(|error| ServerError::System(io::Error::other(error)))?;
@@ -94,7 +106,15 @@ impl Server {
             (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
         let (entrances, arrivals): (Vec<_>, Vec<_>) =
             (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let shared = Shared::new(config, relay, site, inbox_senders, entrances, seed);
+        let shared = Shared::new(
+            config,
+            relay,
+            site,
+            recorder,
+            inbox_senders,
+            entrances,
+            seed,
+        );
         let shared = Arc::new(shared);
         let (draining, draining_seen) = watch::channel(false);
         let seats = listeners
@@ -168,6 +188,7 @@ impl Server {
                 _ = any_stopped.recv() => tracing::error!("a worker has stopped"),
                 () = serve_metrics(self.metrics_listener, self.metrics) => {}
                 () = sweep(&self.store, self.shared.config.sweep_interval) => {}
+                () = sweep_rates(&self.shared) => {}
             }
         });
         // Fails only if all workers are gone.
@@ -180,6 +201,9 @@ impl Server {
                 Ok(Err(error)) => result = Err(ServerError::System(error)),
                 Err(_) => result = Err(ServerError::Worker(name)),
             }
+        }
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.stop();
         }
         result
     }
@@ -243,6 +267,16 @@ async fn serve_metrics(listener: Option<std::net::TcpListener>, metrics: Metrics
         None => {}
     }
     std::future::pending::<()>().await;
+}
+
+/// Forgets the rates of clients that have gone, again and again; never returns.
+async fn sweep_rates(shared: &Shared) {
+    let mut timer = tokio::time::interval(rates::SWEEP_INTERVAL);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        timer.tick().await;
+        shared.rates.sweep();
+    }
 }
 
 /// Removes what has expired, again and again; never returns.

@@ -13,6 +13,7 @@ use std::{
 
 use hashbrown::HashMap;
 use hikyaku_event::Verifier;
+use hikyaku_members::RateLimits;
 use hikyaku_relay::{Action, LiveIndex, RelayConfig};
 use hikyaku_store::{EventStore, StoreReader};
 use tokio::{
@@ -28,12 +29,17 @@ use crate::{
     entrance::{self, Arrival},
     feed::{self, Delivery},
     http::Site,
-    metrics::{Level, WorkerMetrics},
+    metrics::{Count, Level, WorkerMetrics},
+    rates::RateGate,
+    recorder::{Observation, Recorder},
 };
 
 /// Bytes read from a socket at once. All connections of a worker read into one buffer in turn, so
 /// it may be large: what one read brings is one batch.
 const INPUT_BYTES: usize = 256 * 1024;
+
+/// Bytes for the state of clients' rates: some hundred thousand clients that are busy at once.
+const RATES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// What all workers share; nothing in it needs a lock.
 pub(crate) struct Shared {
@@ -41,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) relay: Arc<RelayConfig>,
     pub(crate) site: Site,
     pub(crate) addresses: Arc<AddressCounts>,
+    pub(crate) rates: RateGate,
+    pub(crate) recorder: Option<Recorder>,
     connections: AtomicUsize,
     /// The same, by worker.
     loads: Vec<AtomicUsize>,
@@ -57,6 +65,7 @@ impl Shared {
         config: ServerConfig,
         relay: Arc<RelayConfig>,
         site: Site,
+        recorder: Option<Recorder>,
         inboxes: Vec<mpsc::UnboundedSender<Delivery>>,
         entrances: Vec<mpsc::UnboundedSender<Arrival>>,
         seed: u64,
@@ -66,8 +75,15 @@ impl Shared {
             config.unlimited_addresses.clone(),
             seed,
         );
+        let rates = RateGate::new(
+            RateLimits::new(RATES_BYTES_MAX),
+            config.rates,
+            config.unlimited_addresses.clone(),
+        );
         Self {
             addresses: Arc::new(addresses),
+            rates,
+            recorder,
             config,
             relay,
             site,
@@ -276,6 +292,16 @@ impl Worker {
             "actions are carried out before the list is given back"
         );
         self.actions.set(actions);
+    }
+
+    /// Has taken down what was seen, if anybody does; it must not delay a client.
+    pub(crate) fn observe(&self, batch: Vec<Observation>) {
+        let observations = batch.len() as u64;
+        if let Some(recorder) = &self.shared.recorder
+            && !recorder.record(batch)
+        {
+            self.metrics.add(Count::ObservationsDropped, observations);
+        }
     }
 
     /// Returns a number that no connection of this worker has had.

@@ -19,6 +19,7 @@ fn assert_not_authenticated(relay: &mut Relay, client: ClientId, event: &Event, 
     let answer = relay.say(client, authentication(event));
     assert_eq!(answer.len(), 1);
     assert_refused(&answer[0], prefix);
+    assert!(relay.authenticated(client).is_empty());
     let protected = EventBuilder::new(1)
         .created_at(NOW)
         .tag(["-"])

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hikyaku_event::{
-    Event, KindClass, Timestamp, Verifier,
+    Event, KindClass, PublicKey, Timestamp, Verifier,
     testing::{Author, EventBuilder},
 };
 use hikyaku_relay::{
@@ -45,6 +45,7 @@ struct Client {
     queries: BTreeMap<SubscriptionKey, Box<dyn QueryCursor>>,
     counts: BTreeMap<SubscriptionKey, Box<dyn CountCursor>>,
     inbox: Vec<Value>,
+    authenticated: Vec<PublicKey>,
     disconnected: Option<String>,
 }
 
@@ -91,6 +92,7 @@ impl Relay {
                 queries: BTreeMap::new(),
                 counts: BTreeMap::new(),
                 inbox: Vec::new(),
+                authenticated: Vec::new(),
                 disconnected: None,
             },
         );
@@ -125,6 +127,7 @@ impl Relay {
             .sign(author);
         let answer = self.say(client, authentication(&auth));
         assert_eq!(answer, [json!(["OK", auth.id().to_hex(), true, ""])]);
+        assert_eq!(self.authenticated(client).last(), Some(&auth.pubkey()));
     }
 
     /// Hands a message to the session and carries out what it wants, but polls no cursor and
@@ -178,6 +181,11 @@ impl Relay {
         std::mem::take(&mut self.client(client).inbox)
     }
 
+    /// Returns the keys that the client has shown to have.
+    pub(crate) fn authenticated(&self, client: ClientId) -> &[PublicKey] {
+        &self.clients[&client].authenticated
+    }
+
     pub(crate) fn disconnected(&self, client: ClientId) -> Option<&str> {
         self.clients[&client].disconnected.as_deref()
     }
@@ -219,6 +227,7 @@ impl Relay {
                     self.client(id).queries.remove(&key);
                     self.client(id).counts.remove(&key);
                 }
+                Action::Authenticated(key) => self.client(id).authenticated.push(key),
                 Action::Disconnect { reason } => self.client(id).disconnected = Some(reason),
             }
         }

@@ -19,6 +19,8 @@ use hikyaku_store::{Outcome, StoreError, Write};
 use crate::{
     clock::unix_now,
     metrics::{Count, Latency, WorkerMetrics},
+    rates::{Client, Wait},
+    recorder::Observation,
     worker::Worker,
 };
 
@@ -76,6 +78,7 @@ impl Publishing {
         &mut self,
         cx: &mut Context<'_>,
         worker: &Rc<Worker>,
+        client: Client,
         mut send: impl FnMut(Message),
     ) {
         loop {
@@ -85,7 +88,7 @@ impl Publishing {
                     events: batch.len(),
                     bytes: batch.iter().map(|(p, _)| p.event.json().len()).sum(),
                 };
-                self.checking = Some(Box::pin(check(Rc::clone(worker), batch)));
+                self.checking = Some(Box::pin(check(Rc::clone(worker), client, batch)));
             }
             let Some(Poll::Ready(writing)) = self.checking.as_mut().map(|c| c.as_mut().poll(cx))
             else {
@@ -113,6 +116,8 @@ impl Publishing {
 enum Verdict {
     Known,
     WrongSignature,
+    /// Its author has written too much lately.
+    TooFast(Wait),
     /// To be written, as the next element of the batch for the store.
     Write,
     /// To be delivered, as the next of the ephemeral ones.
@@ -122,7 +127,7 @@ enum Verdict {
 /// Checks a batch, hands it to the store and to the workers, and returns what answers it.
 ///
 /// What the store has already costs no signature check.
-async fn check(worker: Rc<Worker>, batch: Vec<(Publication, Instant)>) -> Writing {
+async fn check(worker: Rc<Worker>, client: Client, batch: Vec<(Publication, Instant)>) -> Writing {
     let ids: Vec<_> = batch.iter().map(|(p, _)| p.event.id()).collect();
     let known = match worker.reader.contains(&ids).await {
         Ok(known) => known,
@@ -155,6 +160,8 @@ async fn check(worker: Rc<Worker>, batch: Vec<(Publication, Instant)>) -> Writin
             checks += 1;
             if worker.verifier.borrow_mut().verify(event).is_err() {
                 Verdict::WrongSignature
+            } else if let Err(wait) = worker.shared.rates.event_by(client, &event.pubkey()) {
+                Verdict::TooFast(wait)
             } else if event.kind().class() == KindClass::Ephemeral {
                 Verdict::Deliver
             } else {
@@ -190,13 +197,14 @@ async fn check(worker: Rc<Worker>, batch: Vec<(Publication, Instant)>) -> Writin
             Some(delivered) => delivered.await,
             None => Vec::new(),
         };
-        answers(&worker.metrics, &batch, &verdicts, &written, &delivered)
+        answers(&worker, client, &batch, &verdicts, &written, &delivered)
     })
 }
 
-/// Makes the OKs of a batch, in its order.
+/// Makes the OKs of a batch, in its order, and has taken down who is here by it.
 fn answers(
-    metrics: &WorkerMetrics,
+    worker: &Worker,
+    client: Client,
     batch: &[(Publication, Instant)],
     verdicts: &[Verdict],
     written: &Result<Vec<Outcome>, StoreError>,
@@ -206,13 +214,19 @@ fn answers(
     let mut delivered = delivered.iter();
     let missing =
         StoreError::Stopped("the store answered for fewer events than it was given".into());
-    batch
+    let recording = worker.shared.recorder.is_some();
+    let mut seen = Vec::with_capacity(if recording { batch.len() } else { 0 });
+    let oks = batch
         .iter()
         .zip(verdicts)
         .map(|((publication, at), verdict)| {
+            let event = &publication.event;
             let outcome = match verdict {
                 Verdict::Known => PublishOutcome::Written(Outcome::Duplicate),
                 Verdict::WrongSignature => PublishOutcome::WrongSignature,
+                Verdict::TooFast(wait) => PublishOutcome::TooFast {
+                    wait_seconds: *wait,
+                },
                 Verdict::Deliver => PublishOutcome::Delivered {
                     listeners: delivered.next().copied().unwrap_or_default(),
                 },
@@ -224,9 +238,22 @@ fn answers(
                     Err(error) => PublishOutcome::Failed(error),
                 },
             };
-            answer(metrics, &publication.event, *at, outcome)
+            if recording && is_taken(outcome) {
+                seen.push(Observation::of(event, publication.vanish, client.family));
+            }
+            answer(&worker.metrics, event, *at, outcome)
         })
-        .collect()
+        .collect();
+    worker.observe(seen);
+    oks
+}
+
+/// Tells whether an event has come to this relay for the first time, and was accepted.
+fn is_taken(outcome: PublishOutcome<'_>) -> bool {
+    matches!(
+        outcome,
+        PublishOutcome::Written(Outcome::Stored(_)) | PublishOutcome::Delivered { .. }
+    )
 }
 
 fn answer(
@@ -245,6 +272,7 @@ fn answer(
         PublishOutcome::WrongSignature => Count::EventsWrongSignature,
         PublishOutcome::Delivered { listeners: 0 } => Count::EventsMuted,
         PublishOutcome::Delivered { .. } => Count::EventsDelivered,
+        PublishOutcome::TooFast { .. } => Count::EventsTooFast,
         PublishOutcome::Failed(_) => Count::EventsFailed,
     };
     metrics.add(count, 1);

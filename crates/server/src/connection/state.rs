@@ -3,13 +3,17 @@
 use std::{rc::Rc, sync::Arc};
 
 use hikyaku_event::Event;
-use hikyaku_relay::{Action, ListenerKey, Session, SubscriptionKey};
+use hikyaku_relay::{
+    Action, ListenerKey, Publication, PublishOutcome, Session, SubscriptionKey, ok, rate_limited,
+};
 use hikyaku_store::Sequence;
 
 use super::{answering::Answering, outbox::Outbox, publishing::Publishing};
 use crate::{
     clock::unix_now,
     metrics::{Count, Level},
+    rates::Client,
+    recorder::Observation,
     websocket::{CloseCode, Decoder, Incoming},
     worker::{Tick, Worker},
 };
@@ -27,6 +31,7 @@ pub(super) enum Phase {
 
 pub(super) struct State {
     id: u64,
+    client: Client,
     session: Session,
     decoder: Decoder,
     pub(super) outbox: Outbox,
@@ -46,9 +51,16 @@ pub(super) struct State {
 }
 
 impl State {
-    pub(super) fn new(id: u64, session: Session, message_bytes_max: usize, now: Tick) -> Self {
+    pub(super) fn new(
+        id: u64,
+        client: Client,
+        session: Session,
+        message_bytes_max: usize,
+        now: Tick,
+    ) -> Self {
         Self {
             id,
+            client,
             session,
             decoder: Decoder::new(message_bytes_max),
             outbox: Outbox::default(),
@@ -139,12 +151,15 @@ impl State {
             }
             match action {
                 Action::Send(message) => self.outbox.message(message),
-                Action::Publish(publication) => self.publishing.push(publication),
+                Action::Publish(publication) => self.take_event(worker, publication),
                 Action::Open {
                     key,
                     query,
                     filters,
                 } => {
+                    if self.is_too_fast(worker, key) {
+                        continue;
+                    }
                     // INVARIANT: listening begins before the snapshot is taken, so every event is
                     // in the snapshot, comes live, or both; the session drops the doubles.
                     self.listening.push(key);
@@ -154,6 +169,9 @@ impl State {
                     self.answering.query(key, cursor);
                 }
                 Action::Count { key, query } => {
+                    if self.is_too_fast(worker, key) {
+                        continue;
+                    }
                     self.answering.count(key, worker.reader.count(query));
                 }
                 Action::Cancel { key } => {
@@ -163,12 +181,41 @@ impl State {
                     }
                     self.answering.cancel(key, &worker.metrics);
                 }
+                Action::Authenticated(key) => {
+                    let family = self.client.family;
+                    worker.observe(vec![Observation::Authenticated(key, family)]);
+                }
                 Action::Disconnect { reason } => self.finish(worker, CloseCode::POLICY, &reason),
             }
         }
         worker
             .metrics
             .set(Level::Subscriptions, worker.live.borrow().len());
+    }
+
+    /// Takes an event to publish, unless the client sends too many.
+    fn take_event(&mut self, worker: &Worker, publication: Publication) {
+        match worker.shared.rates.event_from(self.client) {
+            Ok(()) => self.publishing.push(publication),
+            Err(wait_seconds) => {
+                worker.metrics.add(Count::EventsTooFast, 1);
+                let outcome = PublishOutcome::TooFast { wait_seconds };
+                self.outbox.message(ok(&publication.event.id(), outcome));
+            }
+        }
+    }
+
+    /// Refuses a query if the client asks too much.
+    fn is_too_fast(&mut self, worker: &Worker, key: SubscriptionKey) -> bool {
+        let Err(wait_seconds) = worker.shared.rates.query_from(self.client) else {
+            return false;
+        };
+        worker.metrics.add(Count::QueriesTooFast, 1);
+        let mut actions = Vec::new();
+        self.session
+            .query_refused(key, &rate_limited(wait_seconds), &mut actions);
+        self.perform(worker, &mut actions);
+        true
     }
 
     /// Works on the stored queries. Tells whether they could go on at once.
@@ -201,7 +248,7 @@ impl State {
     /// Goes on with what was published, and sends the OKs that are due.
     pub(super) fn publish(&mut self, worker: &Rc<Worker>, cx: &mut std::task::Context<'_>) {
         let (outbox, deaf) = (&mut self.outbox, self.broken);
-        self.publishing.poll(cx, worker, |ok| {
+        self.publishing.poll(cx, worker, self.client, |ok| {
             if !deaf {
                 outbox.message(ok);
             }

@@ -23,6 +23,7 @@ use super::{
 use crate::{
     address::AddressPermit,
     metrics::Count,
+    rates::Client,
     websocket::CloseCode,
     worker::{ConnectionPermit, Worker},
 };
@@ -51,6 +52,7 @@ impl Connection {
     pub(crate) fn new(
         worker: &Worker,
         id: u64,
+        client: Client,
         session: Session,
         stream: TcpStream,
         permits: (ConnectionPermit, Option<AddressPermit>),
@@ -58,7 +60,7 @@ impl Connection {
         let message_bytes_max = worker.shared.config.limits.message_bytes_max;
         Self {
             inner: RefCell::new(Inner {
-                state: State::new(id, session, message_bytes_max, worker.now()),
+                state: State::new(id, client, session, message_bytes_max, worker.now()),
                 stream,
                 waker: None,
                 full: false,

@@ -32,8 +32,20 @@ text-decoration: none; font-size: .9rem; }
 footer { margin-top: 2rem; color: var(--soft); font-size: .9rem; }
 ";
 
+/// How many people use the relay.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Figures {
+    pub(super) members: u64,
+    /// Since midnight (UTC).
+    pub(super) seen_today: u64,
+}
+
 /// Writes the page. `public_url` is the relay's address, if the operator has named it.
-pub(super) fn render(information: &RelayInformation, public_url: Option<&str>) -> String {
+pub(super) fn render(
+    information: &RelayInformation,
+    public_url: Option<&str>,
+    figures: Option<Figures>,
+) -> String {
     let name = Escaped(information.name.as_deref().unwrap_or("A Nostr relay"));
     let mut page = String::with_capacity(4096);
     // Writing to a string can't fail.
@@ -53,6 +65,17 @@ pub(super) fn render(information: &RelayInformation, public_url: Option<&str>) -
     let _ = writeln!(page, "<h1>{name}</h1>");
     if let Some(description) = &information.description {
         let _ = writeln!(page, "<p>{}</p>", Escaped(description));
+    }
+    if let Some(figures) = figures {
+        let Figures {
+            members,
+            seen_today,
+        } = figures;
+        let plural = if members == 1 { "" } else { "s" };
+        let _ = writeln!(
+            page,
+            "<p>{members} member{plural}, {seen_today} here today.</p>"
+        );
     }
     page.push_str("<h2>How to connect</h2>\n<p>This is a Nostr relay. Add ");
     let _ = match public_url {
@@ -152,7 +175,7 @@ mod tests {
             version: trap.into(),
             ..RelayInformation::default()
         };
-        let page = render(&information, Some(trap));
+        let page = render(&information, Some(trap), None);
         assert!(!page.contains("<script"), "{page}");
         assert!(!page.contains("\"javascript:"), "{page}");
         assert!(page.contains("&quot;&gt;&lt;script&gt;"));
@@ -160,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_unconfigured_relay_has_a_page_too() {
-        let page = render(&RelayInformation::default(), None);
+        let page = render(&RelayInformation::default(), None, None);
         assert!(page.contains("<h1>A Nostr relay</h1>"));
         assert!(page.contains("NIP-01"));
         assert!(!page.contains("Who runs it"));
@@ -171,6 +194,7 @@ mod tests {
         let page = render(
             &RelayInformation::default(),
             Some("wss://relay.example.com"),
+            None,
         );
         assert!(
             page.contains("<code>wss://relay.example.com</code>"),

@@ -1,6 +1,9 @@
 //! Which answer a request gets.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use hikyaku_members::Members;
 use hikyaku_relay::RelayInformation;
 use http::{
     HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
@@ -8,14 +11,16 @@ use http::{
 };
 use http_body_util::Full;
 
-use super::page;
-use crate::websocket::accept_key;
+use super::page::{self, Figures};
+use crate::{recorder::seen_today, websocket::accept_key};
 
-/// Everything there is to be served: made once, shared by all.
+/// Everything there is to be served, shared by all.
 #[derive(Debug)]
 pub(crate) struct Site {
-    information: Bytes,
-    page: Bytes,
+    document: Bytes,
+    information: RelayInformation,
+    public_url: Option<String>,
+    members: Option<Arc<Members>>,
 }
 
 /// The answer to a request.
@@ -27,11 +32,26 @@ pub(super) enum Answer {
 }
 
 impl Site {
-    pub(crate) fn new(information: &RelayInformation, public_url: Option<&str>) -> Self {
+    pub(crate) fn new(
+        information: &RelayInformation,
+        public_url: Option<String>,
+        members: Option<Arc<Members>>,
+    ) -> Self {
         Self {
-            information: information.to_json().into(),
-            page: page::render(information, public_url).into(),
+            document: information.to_json().into(),
+            information: information.clone(),
+            public_url,
+            members,
         }
+    }
+
+    /// Writes the page for people, with the figures of this moment.
+    fn page(&self) -> Bytes {
+        let figures = self.members.as_deref().map(|members| Figures {
+            members: members.len() as u64,
+            seen_today: seen_today(members),
+        });
+        page::render(&self.information, self.public_url.as_deref(), figures).into()
     }
 
     pub(super) fn answer<B>(&self, request: &Request<B>) -> Answer {
@@ -46,14 +66,10 @@ impl Site {
             Method::GET | Method::HEAD if wants_information(request.headers()) => respond(
                 StatusCode::OK,
                 "application/nostr+json",
-                self.information.clone(),
+                self.document.clone(),
             ),
             Method::GET | Method::HEAD => {
-                let mut page = respond(
-                    StatusCode::OK,
-                    "text/html; charset=utf-8",
-                    self.page.clone(),
-                );
+                let mut page = respond(StatusCode::OK, "text/html; charset=utf-8", self.page());
                 page.headers_mut().insert(
                     header::CONTENT_SECURITY_POLICY,
                     HeaderValue::from_static(page::CONTENT_SECURITY_POLICY),

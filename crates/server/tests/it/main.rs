@@ -12,6 +12,7 @@ mod client;
 mod connections;
 mod gated_store;
 mod http;
+mod members;
 mod publishing;
 mod relay;
 mod shutdown;

@@ -1,0 +1,210 @@
+//! Takes down who was here and who wrote what: a thread of its own, so that no client waits for it.
+//!
+//! Workers hand over what they saw, a batch at a time, and forget about it. If the recorder can't
+//! keep up, what it misses is dropped and counted: these are figures, not the events themselves.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use hikyaku_event::{Event, Kind, PublicKey};
+use hikyaku_members::{AddressFamily, MemberNumber, Members, MembersError, Sighting};
+use hikyaku_tables::Stamp;
+
+use crate::clock::{unix_now, unix_now_us};
+
+/// Batches that may wait for the recorder.
+const BATCHES_MAX: usize = 4_096;
+/// How long counts are gathered before they are written.
+const GATHERING: Duration = Duration::from_secs(1);
+/// How many counts are gathered at most.
+const COUNTS_MAX: usize = 8_192;
+/// An event this many seconds old (or ahead) still shows that its author is here. Others may pass on
+/// what somebody wrote, but hardly as it is written.
+const FRESH_SECONDS: u64 = 600;
+
+/// Something that a worker saw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Observation {
+    /// A key authenticated.
+    Authenticated(PublicKey, AddressFamily),
+    /// An event was stored, or delivered if it is ephemeral.
+    Accepted {
+        author: PublicKey,
+        kind: Kind,
+        created_at: u64,
+        family: AddressFamily,
+    },
+    /// A key asked to vanish, and did.
+    Vanished(PublicKey),
+}
+
+impl Observation {
+    pub(crate) fn of(event: &Event, vanished: bool, family: AddressFamily) -> Self {
+        if vanished {
+            return Self::Vanished(event.pubkey());
+        }
+        Self::Accepted {
+            author: event.pubkey(),
+            kind: event.kind(),
+            created_at: event.created_at(),
+            family,
+        }
+    }
+}
+
+/// The workers' side.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    batches: SyncSender<Vec<Observation>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Recorder {
+    /// Starts the thread. It ends, with everything written, when told to [stop](Self::stop).
+    pub(crate) fn start(members: Arc<Members>) -> io::Result<Self> {
+        let (batches, waiting) = mpsc::sync_channel(BATCHES_MAX);
+        let thread = thread::Builder::new()
+            .name("recorder".into())
+            .spawn(move || Writer::new(&members).run(&waiting))?;
+        Ok(Self {
+            batches,
+            thread: Mutex::new(Some(thread)),
+        })
+    }
+
+    /// Hands over a batch; never waits. False if it was dropped.
+    pub(crate) fn record(&self, batch: Vec<Observation>) -> bool {
+        batch.is_empty() || self.batches.try_send(batch).is_ok()
+    }
+
+    /// Waits until everything is written.
+    pub(crate) fn stop(&self) {
+        let thread = self
+            .thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        // An empty batch says that no more will come. The thread is there, or has failed.
+        let _ = self.batches.send(Vec::new());
+        if thread.is_some_and(|thread| thread.join().is_err()) {
+            tracing::error!("the recorder has failed");
+        }
+    }
+}
+
+/// The recorder's side.
+struct Writer<'a> {
+    members: &'a Members,
+    counts: HashMap<(MemberNumber, Kind), i64>,
+    /// When the oldest of the counts is to be written.
+    due: Option<Instant>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(members: &'a Members) -> Self {
+        Self {
+            members,
+            counts: HashMap::new(),
+            due: None,
+        }
+    }
+
+    fn run(mut self, batches: &Receiver<Vec<Observation>>) {
+        loop {
+            let received = match self.due {
+                None => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(due) => batches.recv_timeout(due.saturating_duration_since(Instant::now())),
+            };
+            match received {
+                Ok(batch) if batch.is_empty() => break,
+                Ok(batch) => self.take(&batch),
+                Err(RecvTimeoutError::Timeout) => self.write_counts(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        self.write_counts();
+    }
+
+    fn take(&mut self, batch: &[Observation]) {
+        for observation in batch {
+            if let Err(error) = self.observe(*observation) {
+                tracing::warn!(%error, "not recorded");
+            }
+        }
+        if self.counts.len() >= COUNTS_MAX {
+            self.write_counts();
+        } else if !self.counts.is_empty() && self.due.is_none() {
+            self.due = Some(Instant::now() + GATHERING);
+        }
+    }
+
+    fn observe(&mut self, observation: Observation) -> Result<(), MembersError> {
+        let stamp = stamp();
+        let now = stamp.seconds();
+        match observation {
+            Observation::Authenticated(key, family) => {
+                let member = self.members.enrol(&key, stamp)?;
+                self.members
+                    .see(member, Sighting { at: now, family }, stamp)
+            }
+            Observation::Accepted {
+                author,
+                kind,
+                created_at,
+                family,
+            } => {
+                let member = self.members.enrol(&author, stamp)?;
+                *self.counts.entry((member, kind)).or_default() += 1;
+                if created_at.abs_diff(now) > FRESH_SECONDS {
+                    return Ok(());
+                }
+                self.members
+                    .see(member, Sighting { at: now, family }, stamp)
+            }
+            Observation::Vanished(key) => {
+                if let Some(member) = self.members.number(&key) {
+                    self.counts.retain(|(counted, _), _| *counted != member);
+                }
+                self.members.forget(&key, stamp)
+            }
+        }
+    }
+
+    fn write_counts(&mut self) {
+        self.due = None;
+        if self.counts.is_empty() {
+            return;
+        }
+        let counts: Vec<_> = self
+            .counts
+            .drain()
+            .map(|((member, kind), by)| (member, kind, by))
+            .collect();
+        if let Err(error) = self.members.count(&counts, stamp()) {
+            tracing::warn!(%error, "events not counted");
+        }
+    }
+}
+
+fn stamp() -> Stamp {
+    Stamp {
+        at_us: unix_now_us(),
+        origin: 0,
+    }
+}
+
+/// Returns the present for the page's figures.
+pub(crate) fn seen_today(members: &Members) -> u64 {
+    members
+        .seen_on_day_of(unix_now())
+        .inspect_err(|error| tracing::warn!(%error, "today's members not known"))
+        .unwrap_or_default()
+}

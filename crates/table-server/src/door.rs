@@ -8,6 +8,7 @@ use crate::{
     exchange::{Exchange, Protocol, Step},
     memcached,
     metrics::Count,
+    tyrant,
     writer::Settled,
 };
 
@@ -27,6 +28,8 @@ pub(crate) enum Door {
     Open,
     /// memcached's text protocol.
     Memcached(memcached::Session),
+    /// Tokyo Tyrant's binary protocol.
+    Tyrant(tyrant::Session),
 }
 
 impl Door {
@@ -35,6 +38,7 @@ impl Door {
         match self {
             Self::Locked | Self::Open => false,
             Self::Memcached(session) => session.is_within_request(),
+            Self::Tyrant(session) => session.is_within_request(),
         }
     }
 
@@ -44,6 +48,7 @@ impl Door {
             Self::Locked | Self::Open | Self::Memcached(_) => {
                 b"SERVER_ERROR request not completed in time\r\n"
             }
+            Self::Tyrant(_) => tyrant::OVERDUE,
         }
     }
 
@@ -115,8 +120,13 @@ impl Protocol for Door {
     fn step(&mut self, exchange: &mut Exchange<'_>) -> Step {
         match self {
             Self::Memcached(session) => session.step(exchange),
+            Self::Tyrant(session) => session.step(exchange),
             Self::Open => match exchange.input().first() {
                 None => Step::Read(1),
+                Some(&TYRANT) => {
+                    *self = Self::Tyrant(tyrant::Session::default());
+                    Step::Went
+                }
                 Some(_) => {
                     *self = Self::Memcached(memcached::Session::default());
                     Step::Went
@@ -129,6 +139,7 @@ impl Protocol for Door {
     fn settle(&mut self, settled: Vec<Settled>, exchange: &mut Exchange<'_>) {
         match self {
             Self::Memcached(session) => session.settle(settled, exchange),
+            Self::Tyrant(session) => session.settle(settled, exchange),
             Self::Locked | Self::Open => {}
         }
     }

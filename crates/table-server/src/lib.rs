@@ -21,6 +21,9 @@ mod metrics;
 mod rehearsal;
 mod server;
 mod socket;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod tyrant;
 mod worker;
 mod writer;
 

@@ -69,6 +69,18 @@ counts!(
     TouchHits: "touch_hits",
     /// Expiries to change of records that were not there.
     TouchMisses: "touch_misses",
+    /// Values sent to be stored, in Tokyo Tyrant's protocol as all that follow.
+    TyrantPut: "cnt_put",
+    /// Records to be removed.
+    TyrantOut: "cnt_out",
+    /// Keys asked for.
+    TyrantGet: "cnt_get",
+    /// Keys not found.
+    TyrantGetMiss: "cnt_get_miss",
+    /// Numbers added to.
+    TyrantAdd: "cnt_add",
+    /// Other commands.
+    TyrantOther: "cnt_other",
     /// Tokens presented.
     Auth: "auth_cmds",
     /// Tokens that were wrong.

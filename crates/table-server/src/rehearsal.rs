@@ -98,6 +98,11 @@ impl<P: Protocol> Rehearsal<P> {
         output
     }
 
+    /// Returns how many bytes of a request that is not whole are kept.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept.len()
+    }
+
     /// Tells whether the protocol has ended the conversation.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed

@@ -70,6 +70,17 @@ pub trait Table: Send + Sync + fmt::Debug {
     /// A record that is there all the while is listed once by going on from the last key; others may
     /// be or not.
     fn keys_after(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, TableError>;
+    /// Returns the last key in the table's own order (`None`: there is none). Where that order is not
+    /// kept, all keys are looked at.
+    fn last_key(&self) -> Result<Option<Vec<u8>>, TableError> {
+        let mut last = None;
+        loop {
+            match self.keys_after(last.as_deref(), 1024)?.pop() {
+                None => return Ok(last),
+                key => last = key,
+            }
+        }
+    }
     /// Lists the keys of an interval in order, at most `limit`. Not for hash tables.
     fn range(&self, interval: &Interval, limit: usize) -> Result<Vec<Vec<u8>>, TableError>;
     /// Lists the keys that begin so, at most `limit`. Not for fixed tables.

@@ -1,0 +1,3 @@
+//! Bodies of fuzz targets: they take any bytes and must not panic.
+
+pub use crate::tyrant::testing::fuzz_tyrant;

@@ -1,0 +1,578 @@
+//! One client's side of the protocol.
+
+use std::collections::VecDeque;
+
+use hikyaku_tables::{Change, Condition, IntegerWidth, Outcome, Stamp, Table, TableError, Update};
+
+use super::{
+    arguments::{For, Gathering, Strings},
+    double,
+    iterator::KeyIterator,
+    keys::Word,
+    misc::{self, Answer},
+    stat,
+    wire::{self, DONE, FAILED, Parsed, Put, Refusal, Request, write_string},
+};
+use crate::{
+    catalogue::{Catalogue, TableId},
+    exchange::{Exchange, Handed, Protocol, Step},
+    metrics::Count,
+    writer::{Settled, Task},
+};
+
+/// What a client hears whose request did not come to its end in time.
+pub(crate) const OVERDUE: &[u8] = &[FAILED];
+/// A list has at most so many times the bytes of a value, and an answer of many records.
+const LIST_VALUES: usize = 4;
+const ANSWER_VALUES: usize = 16;
+/// The original's numbers for why something was not done.
+const NO_RECORD: (u32, &str) = (22, "no record found");
+const EXISTS: (u32, &str) = (21, "existing record");
+const MISCELLANEOUS: u32 = 9999;
+
+/// A conversation in Tokyo Tyrant's protocol.
+#[derive(Debug, Default)]
+pub(crate) struct Session {
+    state: State,
+    /// How to answer what was left to a table's writer.
+    pending: VecDeque<Reply>,
+    keys: KeyIterator,
+    /// Why the last thing that was not done was not: `misc` with `error` asks.
+    error: Option<(u32, String)>,
+}
+
+#[derive(Debug, Default)]
+enum State {
+    /// Between requests.
+    #[default]
+    Idle,
+    /// Within a list.
+    Gathering(Box<Gathering>),
+    /// Within a request that is too long.
+    Skipping(u64, Refusal),
+}
+
+/// How to answer what came of an update or a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Reply {
+    Silent,
+    Code,
+    Integer,
+    Double,
+    /// The task has written it; this is for when it could not.
+    Written(Refusal),
+}
+
+impl Protocol for Session {
+    fn step(&mut self, exchange: &mut Exchange<'_>) -> Step {
+        match self.state {
+            State::Idle => self.request(exchange),
+            State::Gathering(_) => self.gather(exchange),
+            State::Skipping(left, refusal) => self.skip(left, refusal, exchange),
+        }
+    }
+
+    fn settle(&mut self, settled: Vec<Settled>, exchange: &mut Exchange<'_>) {
+        for settled in settled {
+            let reply = self.pending.pop_front().unwrap_or(Reply::Code);
+            match settled {
+                Settled::Update(outcome) => self.answer(reply, outcome, exchange),
+                Settled::Task(Ok(answer)) => exchange.output.extend_from_slice(&answer),
+                Settled::Task(Err(error)) => {
+                    self.note(&error);
+                    match reply {
+                        Reply::Written(refusal) => refusal.write(exchange.output),
+                        _ => exchange.output.push(FAILED),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Tells whether a request has begun of which more must come.
+    pub(crate) fn is_within_request(&self) -> bool {
+        !matches!(self.state, State::Idle)
+    }
+
+    fn request(&mut self, exchange: &mut Exchange<'_>) -> Step {
+        let value_bytes_max = exchange.config().value_bytes_max;
+        let (request, bytes) = match wire::parse(exchange.input(), value_bytes_max) {
+            Parsed::Whole(request, bytes) => (request, bytes),
+            Parsed::Part(needed) => return Step::Read(needed),
+            Parsed::TooLong(bytes, refusal) => {
+                self.state = State::Skipping(bytes, refusal);
+                return Step::Went;
+            }
+            Parsed::Broken => return refuse_all(exchange),
+        };
+        if let Request::Put { how, key, value } = request {
+            return self.put(how, key, value, bytes, exchange);
+        }
+        if let Some(gathering) = Gathering::begin(&request) {
+            exchange.take(bytes);
+            self.state = State::Gathering(Box::new(gathering));
+            return Step::Went;
+        }
+        let step = match request {
+            Request::Out(key) => {
+                let update = Update::new(key, Change::Remove);
+                return self.update(&update, Reply::Code, (Count::TyrantOut, bytes), exchange);
+            }
+            Request::AddInteger { key, by } => {
+                let change = Change::AddInteger {
+                    by: by.into(),
+                    width: IntegerWidth::Four,
+                };
+                let update = Update::new(key, change);
+                return self.update(&update, Reply::Integer, (Count::TyrantAdd, bytes), exchange);
+            }
+            Request::AddDouble { key, by } => {
+                let update = Update::new(key, Change::AddDouble(by));
+                return self.update(&update, Reply::Double, (Count::TyrantAdd, bytes), exchange);
+            }
+            Request::Keys { prefix, max } => self.list_keys(prefix, max, exchange),
+            Request::Sync => self.task(Box::new(|table, _| done(table.sync())), exchange),
+            Request::Optimise(parameters) => {
+                let parameters = parameters.to_vec();
+                let task = move |table: &dyn Table, _: Stamp| {
+                    done(table.optimise(misc::text(&parameters)?))
+                };
+                self.task(Box::new(task), exchange)
+            }
+            Request::Vanish => {
+                self.task(Box::new(|table, stamp| done(table.vanish(stamp))), exchange)
+            }
+            _ if !exchange.is_settled() => Step::Settle,
+            _ => {
+                self.read(&request, exchange);
+                Step::Went
+            }
+        };
+        if step == Step::Went {
+            exchange.take(bytes);
+            exchange.count(Count::TyrantOther, 1);
+        }
+        step
+    }
+
+    /// Answers what changes nothing, from what is at hand.
+    fn read(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
+        let default = &exchange.catalogue().table(Catalogue::DEFAULT).table;
+        match *request {
+            Request::Get(key) => {
+                exchange.count(Count::TyrantGet, 1);
+                if self.fetch(key, exchange) {
+                    exchange.output.push(DONE);
+                    write_string(exchange.output, exchange.value);
+                } else {
+                    exchange.count(Count::TyrantGetMiss, 1);
+                    exchange.output.push(FAILED);
+                }
+            }
+            Request::ValueSize(key) => {
+                let (table, key) = resolve(key, exchange);
+                let now = exchange.stamp().seconds();
+                let size = match Word::of(table, key).map(|word| word.key(table)) {
+                    None => table.size(key, now),
+                    Some(Ok(Some(key))) => table.size(&key, now),
+                    Some(Ok(None)) => Ok(None),
+                    Some(Err(error)) => Err(error),
+                };
+                match self.heed(size) {
+                    Some(size) => {
+                        exchange.output.push(DONE);
+                        let size = (size as u32).to_be_bytes();
+                        exchange.output.extend_from_slice(&size);
+                    }
+                    None => exchange.output.push(FAILED),
+                }
+            }
+            Request::IteratorInit => {
+                self.keys = KeyIterator::begin();
+                exchange.output.push(DONE);
+            }
+            Request::IteratorNext => {
+                let next = self.keys.next(&**default);
+                match self.heed(next) {
+                    Some(key) => {
+                        exchange.output.push(DONE);
+                        write_string(exchange.output, &key);
+                    }
+                    None => exchange.output.push(FAILED),
+                }
+            }
+            Request::RecordCount => write_u64(exchange.output, default.count()),
+            Request::Size => write_u64(exchange.output, default.bytes()),
+            Request::Stat => {
+                let text = stat::text(exchange);
+                exchange.output.push(DONE);
+                write_string(exchange.output, text.as_bytes());
+            }
+            // What has no scripts has no functions of them; and what is asked of the server itself
+            // is not for those who are here for the tables.
+            _ => {
+                self.error = Some((MISCELLANEOUS, "not available here".to_owned()));
+                exchange.output.push(FAILED);
+            }
+        }
+    }
+
+    /// Puts. Of silent puts many are carried out at once: they come in great numbers.
+    fn put(
+        &mut self,
+        how: Put,
+        key: &[u8],
+        value: &[u8],
+        bytes: usize,
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        let (change, condition, reply) = match how {
+            Put::Over => (Change::Put(value), Condition::Any, Reply::Code),
+            Put::Keep => (Change::Put(value), Condition::Absent, Reply::Code),
+            Put::Append => (Change::Append(value), Condition::Any, Reply::Code),
+            Put::Rotate(width) => {
+                let change = Change::Rotate {
+                    bytes: value,
+                    size: Some(width),
+                };
+                (change, Condition::Any, Reply::Code)
+            }
+            Put::Silent => (Change::Put(value), Condition::Any, Reply::Silent),
+        };
+        let update = Update {
+            condition,
+            ..Update::new(key, change)
+        };
+        self.update(&update, reply, (Count::TyrantPut, bytes), exchange)
+    }
+
+    /// Hands an update in, and answers it if it is done.
+    fn update(
+        &mut self,
+        update: &Update<'_>,
+        reply: Reply,
+        (count, bytes): (Count, usize),
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        let (id, key) = exchange.catalogue().resolve(update.key);
+        let table = &*exchange.catalogue().table(id).table;
+        let update = Update { key, ..*update };
+        let handed = match Word::of(table, key) {
+            None => exchange.update(id, &update),
+            // What a word stands for may change until it is asked; there it does not.
+            Some(_) if !exchange.is_settled() => Handed::NotNow,
+            Some(word) => Handed::Done(word.update(table, &update, exchange.stamp())),
+        };
+        match handed {
+            Handed::Done(outcome) => self.answer(reply, outcome, exchange),
+            Handed::Left => self.pending.push_back(reply),
+            Handed::NotNow => return Step::Settle,
+        }
+        exchange.count(count, 1);
+        exchange.take(bytes);
+        Step::Went
+    }
+
+    fn answer(
+        &mut self,
+        reply: Reply,
+        outcome: Result<Outcome, TableError>,
+        exchange: &mut Exchange<'_>,
+    ) {
+        let output = &mut *exchange.output;
+        match (reply, outcome) {
+            (Reply::Silent, Ok(_)) => {}
+            (Reply::Integer, Ok(Outcome::Integer(sum))) => {
+                output.push(DONE);
+                output.extend_from_slice(&(sum as i32).to_be_bytes());
+            }
+            (Reply::Double, Ok(Outcome::Double(sum))) if !sum.is_nan() => {
+                output.push(DONE);
+                output.extend_from_slice(&double::pack(sum));
+            }
+            (Reply::Code, Ok(Outcome::Stored { .. } | Outcome::Removed)) => output.push(DONE),
+            (reply, outcome) => {
+                match outcome {
+                    Ok(Outcome::NotStored) => self.error = Some(own(EXISTS)),
+                    Ok(_) => self.error = Some(own(NO_RECORD)),
+                    Err(error) => self.note(&error),
+                }
+                if reply != Reply::Silent {
+                    exchange.output.push(FAILED);
+                }
+            }
+        }
+    }
+
+    /// Leaves to the default table's writer what may take long. It writes the answer itself.
+    fn task(&mut self, task: Task, exchange: &mut Exchange<'_>) -> Step {
+        self.task_for(Catalogue::DEFAULT, task, Refusal::Code, exchange)
+    }
+
+    fn task_for(
+        &mut self,
+        id: TableId,
+        task: Task,
+        refusal: Refusal,
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        if matches!(exchange.task(id, task), Handed::NotNow) {
+            return Step::Settle;
+        }
+        self.pending.push_back(Reply::Written(refusal));
+        Step::Went
+    }
+
+    fn list_keys(&mut self, prefix: &[u8], max: i32, exchange: &mut Exchange<'_>) -> Step {
+        let (id, pattern) = exchange.catalogue().resolve(prefix);
+        let table_name = prefix.len() - pattern.len();
+        let (prefix, pattern) = (prefix.get(..table_name), pattern.to_vec());
+        let prefix = prefix.unwrap_or_default().to_vec();
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        let bytes_max = answer_bytes_max(exchange);
+        let task = move |table: &dyn Table, _: Stamp| {
+            Ok(misc::keys(table, &pattern, &prefix, max, bytes_max)?)
+        };
+        self.task_for(id, Box::new(task), Refusal::Code, exchange)
+    }
+
+    /// Reads the list behind a request, and carries it out when it is whole.
+    fn gather(&mut self, exchange: &mut Exchange<'_>) -> Step {
+        let State::Gathering(gathering) = &mut self.state else {
+            return Step::Went;
+        };
+        let bytes_max = exchange
+            .config()
+            .value_bytes_max
+            .saturating_mul(LIST_VALUES);
+        let Ok(taken) = gathering.take(exchange.input(), bytes_max.min(i32::MAX as usize)) else {
+            return refuse_all(exchange);
+        };
+        exchange.take(taken.bytes);
+        if taken.bytes > 0 {
+            return Step::Went;
+        }
+        if let Some(needed) = taken.needed {
+            return Step::Read(needed);
+        }
+        if !exchange.is_settled() {
+            return Step::Settle;
+        }
+        let State::Gathering(gathering) = std::mem::take(&mut self.state) else {
+            return Step::Went;
+        };
+        exchange.count(Count::TyrantOther, 1);
+        match (gathering.strings, gathering.purpose) {
+            (Some(keys), For::GetMany) => self.get_many(&keys, exchange),
+            (Some(arguments), For::Misc(name)) => self.misc(name, arguments, exchange),
+            (None, purpose) => {
+                self.error = Some((MISCELLANEOUS, "the list is too long".to_owned()));
+                match purpose {
+                    For::GetMany => Refusal::Code.write(exchange.output),
+                    For::Misc(_) => Refusal::CodeAndCount.write(exchange.output),
+                }
+            }
+        }
+        Step::Went
+    }
+
+    /// Answers with the records that are there, each as two lengths, a key and a value.
+    fn get_many(&mut self, keys: &Strings, exchange: &mut Exchange<'_>) {
+        let start = exchange.output.len();
+        let bytes_max = answer_bytes_max(exchange);
+        exchange.output.extend_from_slice(&[DONE, 0, 0, 0, 0]);
+        let mut found = 0_u32;
+        for key in keys.iter() {
+            exchange.count(Count::TyrantGet, 1);
+            if !self.fetch(key, exchange) {
+                exchange.count(Count::TyrantGetMiss, 1);
+                continue;
+            }
+            let (output, value) = (&mut *exchange.output, &*exchange.value);
+            if output.len() - start + key.len() + value.len() > bytes_max {
+                output.truncate(start);
+                output.push(FAILED);
+                self.error = Some((MISCELLANEOUS, "the answer would be too long".to_owned()));
+                return;
+            }
+            for length in [key.len(), value.len()] {
+                output.extend_from_slice(&(length as u32).to_be_bytes());
+            }
+            output.extend_from_slice(key);
+            output.extend_from_slice(value);
+            found += 1;
+        }
+        if let Some(count) = exchange.output.get_mut(start + 1..start + 5) {
+            count.copy_from_slice(&found.to_be_bytes());
+        }
+    }
+
+    fn misc(&mut self, name: Vec<u8>, arguments: Strings, exchange: &mut Exchange<'_>) {
+        let table = &*exchange.catalogue().table(Catalogue::DEFAULT).table;
+        let stamp = exchange.stamp();
+        let bytes_max = answer_bytes_max(exchange);
+        let result = match (&*name, arguments.get(0)) {
+            (b"error", _) => {
+                let (code, text) = self.error.clone().unwrap_or((0, "success".to_owned()));
+                let mut answer = Answer::new(bytes_max);
+                answer
+                    .push(format!("{code}: {text}").as_bytes())
+                    .map(|()| answer.finish())
+            }
+            (b"iterinit", None) => {
+                self.keys = KeyIterator::begin();
+                Ok(Answer::new(bytes_max).finish())
+            }
+            (b"iterinit", Some(key)) => KeyIterator::begin_at(table, key, stamp.seconds())
+                .map(|keys| {
+                    self.keys = keys;
+                    Answer::new(bytes_max).finish()
+                })
+                .map_err(Into::into),
+            (b"iternext", _) => self.next_record(exchange),
+            _ => match table_of(&name, &arguments, exchange) {
+                Some((id, skip)) if !misc::is_short(&name) => {
+                    let task = move |table: &dyn Table, stamp: Stamp| {
+                        Ok(misc::call(
+                            &name, &arguments, skip, table, stamp, bytes_max,
+                        )?)
+                    };
+                    // It is settled, so the task is taken.
+                    self.task_for(id, Box::new(task), Refusal::CodeAndCount, exchange);
+                    return;
+                }
+                Some((id, skip)) => {
+                    let table = &*exchange.catalogue().table(id).table;
+                    misc::call(&name, &arguments, skip, table, stamp, bytes_max)
+                }
+                None => Err(misc::MiscError::Invalid),
+            },
+        };
+        match result {
+            Ok(answer) => exchange.output.extend_from_slice(&answer),
+            Err(error) => {
+                self.note(&error.into());
+                Refusal::CodeAndCount.write(exchange.output);
+            }
+        }
+    }
+
+    /// Returns the next record of the walk: a key and a value.
+    fn next_record(&mut self, exchange: &mut Exchange<'_>) -> Result<Vec<u8>, misc::MiscError> {
+        let table = &*exchange.catalogue().table(Catalogue::DEFAULT).table;
+        let mut answer = Answer::new(answer_bytes_max(exchange));
+        let key = self.keys.next(table)?.ok_or(misc::MiscError::Absent)?;
+        answer.push(&key)?;
+        let now = exchange.stamp().seconds();
+        if table.get(&key, now, exchange.value)?.is_some() {
+            answer.push(exchange.value)?;
+        }
+        Ok(answer.finish())
+    }
+
+    /// Reads a record into the exchange's value.
+    fn fetch(&mut self, key: &[u8], exchange: &mut Exchange<'_>) -> bool {
+        let (table, key) = resolve(key, exchange);
+        let now = exchange.stamp().seconds();
+        let found = match Word::of(table, key).map(|word| word.key(table)) {
+            None => table.get(key, now, exchange.value),
+            Some(Ok(Some(key))) => table.get(&key, now, exchange.value),
+            Some(Ok(None)) => Ok(None),
+            Some(Err(error)) => Err(error),
+        };
+        self.heed(found).is_some()
+    }
+
+    /// Skips the rest of a request that is too long, and refuses it.
+    fn skip(&mut self, left: u64, refusal: Refusal, exchange: &mut Exchange<'_>) -> Step {
+        if left > 0 {
+            let skipped = left.min(exchange.input().len() as u64);
+            if skipped == 0 {
+                return Step::Read(1);
+            }
+            exchange.take(skipped as usize);
+            self.state = State::Skipping(left - skipped, refusal);
+            return Step::Went;
+        }
+        if !exchange.is_settled() {
+            return Step::Settle;
+        }
+        self.state = State::Idle;
+        self.error = Some((MISCELLANEOUS, "the request is too long".to_owned()));
+        exchange.count(Count::Refused, 1);
+        refusal.write(exchange.output);
+        Step::Went
+    }
+
+    /// Notes why there is nothing, if there is nothing.
+    fn heed<T>(&mut self, found: Result<Option<T>, TableError>) -> Option<T> {
+        match found {
+            Ok(Some(found)) => Some(found),
+            Ok(None) => {
+                self.error = Some(own(NO_RECORD));
+                None
+            }
+            Err(error) => {
+                self.note(&error);
+                None
+            }
+        }
+    }
+
+    fn note(&mut self, error: &TableError) {
+        self.error = Some((MISCELLANEOUS, error.to_string()));
+    }
+}
+
+/// Ends the conversation: what follows can't be understood. Says so first.
+fn refuse_all(exchange: &mut Exchange<'_>) -> Step {
+    if !exchange.is_settled() {
+        return Step::Settle;
+    }
+    exchange.count(Count::Refused, 1);
+    exchange.output.push(FAILED);
+    Step::Close
+}
+
+fn own((code, text): (u32, &str)) -> (u32, String) {
+    (code, text.to_owned())
+}
+
+fn done(result: Result<(), TableError>) -> Result<Vec<u8>, TableError> {
+    result.map(|()| vec![DONE])
+}
+
+fn write_u64(output: &mut Vec<u8>, number: u64) {
+    output.push(DONE);
+    output.extend_from_slice(&number.to_be_bytes());
+}
+
+fn resolve<'a, 'k>(key: &'k [u8], exchange: &Exchange<'a>) -> (&'a dyn Table, &'k [u8]) {
+    let (id, key) = exchange.catalogue().resolve(key);
+    (&*exchange.catalogue().table(id).table, key)
+}
+
+/// Tells which table a function is for, and how many bytes before each key say so. Keys of several
+/// tables are not for one call.
+fn table_of(name: &[u8], arguments: &Strings, exchange: &Exchange<'_>) -> Option<(TableId, usize)> {
+    let Some(step) = misc::keys_step(name) else {
+        return Some((Catalogue::DEFAULT, 0));
+    };
+    let mut tables = arguments.iter().step_by(step).map(|key| {
+        let (id, rest) = exchange.catalogue().resolve(key);
+        (id, key.len() - rest.len())
+    });
+    let Some(first) = tables.next() else {
+        return Some((Catalogue::DEFAULT, 0));
+    };
+    tables.all(|table| table == first).then_some(first)
+}
+
+fn answer_bytes_max(exchange: &Exchange<'_>) -> usize {
+    exchange
+        .config()
+        .value_bytes_max
+        .saturating_mul(ANSWER_VALUES)
+}

@@ -7,6 +7,7 @@
 
 mod error;
 mod interval;
+mod keyed;
 mod memory;
 mod open;
 pub mod rules;
@@ -19,6 +20,7 @@ mod update;
 
 pub use error::TableError;
 pub use interval::Interval;
+pub use keyed::{KeyedOptions, KeyedTable};
 pub use memory::{MemoryOptions, MemoryTable};
 pub use open::{open, open_spec};
 pub use spec::{Durability, TableOptions, TableSpec};

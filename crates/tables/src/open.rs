@@ -4,7 +4,10 @@ use std::{path::Path, sync::Arc};
 
 use hikyaku_vfs::Disk;
 
-use crate::{Kind, MemoryOptions, MemoryTable, Table, TableError, TableSpec, UpdateSink};
+use crate::{
+    KeyedOptions, KeyedTable, Kind, MemoryOptions, MemoryTable, Table, TableError, TableSpec,
+    UpdateSink,
+};
 
 /// Opens the table that a text names ([`TableSpec`]) in a folder; it is made if it is not there. The
 /// name can't lead out of the folder. The sink is told of each update.
@@ -19,16 +22,21 @@ pub fn open(
 
 /// Opens a table as [`open`] does.
 pub fn open_spec(
-    _disk: &Disk,
-    _folder: &Path,
+    disk: &Disk,
+    folder: &Path,
     spec: &TableSpec,
     sink: Option<Arc<dyn UpdateSink>>,
 ) -> Result<Arc<dyn Table>, TableError> {
     match spec.kind {
         Kind::Memory => Ok(Arc::new(MemoryTable::new(MemoryOptions::of(spec), sink))),
         Kind::Fixed => Err(unsupported("fixed")),
-        Kind::Hash => Err(unsupported("hash")),
-        Kind::Ordered => Err(unsupported("ordered")),
+        Kind::Hash | Kind::Ordered => {
+            let path = folder.join(&spec.file);
+            let options = KeyedOptions::of(spec);
+            Ok(Arc::new(KeyedTable::open(
+                disk, &path, spec.kind, options, sink,
+            )?))
+        }
     }
 }
 

@@ -7,4 +7,5 @@
 )]
 
 mod memory;
+mod model;
 mod spec;

@@ -46,6 +46,24 @@ pub(crate) struct Asking {
     pub(crate) json: bool,
 }
 
+/// Where an import's events are from: one of these.
+#[derive(Debug, Clone, Args)]
+#[group(multiple = false)]
+pub(crate) struct Origin {
+    /// The file; - is standard input
+    #[arg(default_value = "-", value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// nostream's database; PGPASSWORD may hold the password
+    #[arg(long, value_name = "URL")]
+    pub(crate) from_nostream: Option<String>,
+    /// The folder with strfry's data.mdb
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from_strfry: Option<PathBuf>,
+    /// nostr-rs-relay's SQLite file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from_nostr_rs_relay: Option<PathBuf>,
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
@@ -66,21 +84,25 @@ Examples:
         #[arg(long, value_name = "ADDR:PORT")]
         listen: Option<String>,
     },
-    /// Store events from a file or from standard input, one JSON object a line
+    /// Store events from a file, from standard input, or from another relay's database
     ///
-    /// Ids and signatures are checked, and the rules of deletion, replacement, vanishing and expiry
-    /// apply; the limits on size and time that clients have do not. At its end it says what became of
-    /// the events. A bad line is counted and shown, and does not stop it. Ctrl-C stops it in order.
+    /// A file has one JSON object a line. Another relay's database is only read, also while that relay
+    /// runs; run the same command again for what has arrived meanwhile. Ids and signatures are
+    /// checked, and the rules of deletion, replacement, vanishing and expiry apply; the limits on size
+    /// and time that clients have do not. At its end it says what became of the events. A bad line is
+    /// counted and shown, and does not stop it. Ctrl-C stops it in order.
     #[command(after_help = "\
 Examples:
   hikyaku import events.jsonl
-  zstdcat backup.jsonl.zst | hikyaku import --data /srv/nostr -")]
+  zstdcat backup.jsonl.zst | hikyaku import --data /srv/nostr -
+  PGPASSWORD=... hikyaku import --from-nostream postgres://nostr_ts_relay@127.0.0.1/nostr_ts_relay
+  hikyaku import --from-strfry /var/lib/strfry/strfry-db
+  hikyaku import --from-nostr-rs-relay /var/lib/nostr-rs-relay/nostr.db")]
     Import {
         #[command(flatten)]
         asking: Asking,
-        /// The file; - is standard input
-        #[arg(default_value = "-", value_name = "FILE")]
-        file: PathBuf,
+        #[command(flatten)]
+        origin: Origin,
         /// Stop at the first invalid line, with exit code 1
         #[arg(long)]
         strict: bool,

@@ -1,9 +1,7 @@
 //! The commands that work on a store: ask for the operation, show what it says.
 
 use std::{
-    fs::File,
     io::{self, IsTerminal, Write},
-    path::Path,
     process::ExitCode,
     sync::{
         Arc,
@@ -16,6 +14,7 @@ use crate::{
     configuration::{Effective, example},
     failure::Failure,
     operations::{ImportEnd, Input, Operation, Report, parse_filter},
+    origin,
     present::{self, Terminal, Total},
     serve, signals,
     store::{self, Absent, Store},
@@ -28,10 +27,10 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
         Command::Serve { .. } => serve::serve(effective.settings).map(|()| ExitCode::SUCCESS),
         Command::Import {
             asking,
-            file,
+            origin,
             strict,
         } => {
-            let (input, total) = open_input(file)?;
+            let (input, total) = origin::open(origin)?;
             // First, lest a signal in between leave the store as it is.
             let stop = stop_flag()?;
             let store = Store::reach(settings, Absent::Make)?;
@@ -98,22 +97,6 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
     }
-}
-
-/// Opens an import's input; a file's length is known.
-fn open_input(path: &Path) -> Result<(Input, Total), Failure> {
-    if path == Path::new("-") {
-        return Ok((Box::new(io::stdin()), Total::Unknown));
-    }
-    let failed = |error| Failure::io(&format!("can't read {}", path.display()), &error);
-    let file = File::open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    let total = if metadata.is_file() {
-        Total::Bytes(metadata.len())
-    } else {
-        Total::Unknown
-    };
-    Ok((Box::new(file), total))
 }
 
 fn import(
@@ -220,7 +203,7 @@ fn show(report: &Report, as_json: bool) -> Result<ExitCode, Failure> {
     Ok(ExitCode::from(match report {
         Report::Imported(report) => match report.end {
             ImportEnd::Complete => 0,
-            ImportEnd::InvalidLine => 1,
+            ImportEnd::InvalidLine | ImportEnd::InputLost => 1,
             ImportEnd::Interrupted => 130,
         },
         Report::Deleted {

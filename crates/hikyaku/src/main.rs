@@ -8,6 +8,7 @@ mod control;
 mod failure;
 mod logging;
 mod operations;
+mod origin;
 mod present;
 mod relay_key;
 mod serve;

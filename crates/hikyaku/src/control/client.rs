@@ -7,6 +7,7 @@ use std::{
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
+        mpsc,
     },
     thread,
     time::Duration,
@@ -47,12 +48,15 @@ pub(crate) fn call(
         .write_all(format!("{request}\n").as_bytes())
         .map_err(lost)?;
     let sending = Arc::new(Mutex::new(stream.try_clone().map_err(lost)?));
+    let (input_error, input_failed) = mpsc::channel();
     {
         let (sending, stop) = (sending.clone(), stop.clone());
         // Not joined: it may wait for input that never comes.
         thread::spawn(move || {
-            // A server that has gone is noticed where its answers are read.
-            let _ = send(input, &sending, &stop);
+            if let Err(SendError::Input(error)) = send(input, &sending, &stop) {
+                // Before the server is told that no more comes: its report finds the error here.
+                let _ = input_error.send(error);
+            }
             end(&sending.lock().unwrap_or_else(PoisonError::into_inner));
         });
     }
@@ -80,7 +84,15 @@ pub(crate) fn call(
             Some((&PROGRESS, json)) => audience
                 .progress(object(json)?)
                 .map_err(|error| Failure::output(&error))?,
-            Some((&REPORT, json)) => return object(json),
+            Some((&REPORT, json)) => {
+                let mut report = object(json)?;
+                if let (Report::Imported(report), Ok(error)) =
+                    (&mut report, input_failed.try_recv())
+                {
+                    report.break_off(&error);
+                }
+                return Ok(report);
+            }
             Some((&FAILURE, json)) => return Err(object(json)?),
             _ => return Err(lost(io::ErrorKind::UnexpectedEof.into())),
         }
@@ -108,13 +120,22 @@ fn object<T: DeserializeOwned>(json: &[u8]) -> Result<T, Failure> {
     })
 }
 
+/// Why not all of the input was sent.
+enum SendError {
+    /// It can't be read on.
+    Input(io::Error),
+    /// The server has gone, which is noticed where its answers are read.
+    Server,
+}
+
 /// Sends whole lines, each lot under the lock: where it is stopped, none is sent in part.
-fn send(mut input: Input, sending: &Mutex<UnixStream>, stop: &AtomicBool) -> io::Result<()> {
+fn send(mut input: Input, sending: &Mutex<UnixStream>, stop: &AtomicBool) -> Result<(), SendError> {
     let write = |lines: &[u8]| {
         sending
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .write_all(lines)
+            .map_err(|_| SendError::Server)
     };
     let mut unsent = Vec::new();
     loop {
@@ -126,8 +147,8 @@ fn send(mut input: Input, sending: &Mutex<UnixStream>, stop: &AtomicBool) -> io:
             _ if stop.load(Ordering::Relaxed) => return Ok(()),
             Ok(0) => return write(&unsent),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => {
-                result?;
+            Err(error) => return Err(SendError::Input(error)),
+            Ok(_) => {
                 let new = unsent.get(kept..).unwrap_or_default();
                 let whole = match new.iter().rposition(|byte| *byte == b'\n') {
                     Some(end) => kept + end + 1,

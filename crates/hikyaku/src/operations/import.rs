@@ -17,6 +17,7 @@ use std::{
 
 use hikyaku_event::{Event, EventError, Verifier};
 use hikyaku_relay::is_to_vanish;
+use hikyaku_sources::Note;
 use hikyaku_store::{EventStore, Outcome, Refusal, StoreError, Write, WriteFuture};
 
 use super::{
@@ -53,11 +54,15 @@ struct Checked {
 enum Line {
     /// Valid, or stored already: then its signature is not looked at again.
     Event(Arc<Event>),
+    /// A row that the source does not serve any more.
+    LeftOut,
     Invalid(u64, Fault),
 }
 
 enum Fault {
     Event(EventError),
+    /// A row that the source could not read.
+    Unreadable(String),
     TooLong,
 }
 
@@ -113,10 +118,11 @@ pub(super) fn import(
         in_flight: VecDeque::new(),
     };
     committer.run(&checked, &chunks_read, stop)?;
-    match read_failed.try_recv() {
-        Ok(error) => Err(Failure::io("can't read the input", &error)),
-        Err(_) => Ok(committer.report),
+    let mut report = committer.report;
+    if let Ok(error) = read_failed.try_recv() {
+        report.break_off(&error);
     }
+    Ok(report)
 }
 
 fn read(
@@ -184,7 +190,7 @@ fn check(
 fn event((line, _): &(Line, u64)) -> Option<&Event> {
     match line {
         Line::Event(event) => Some(event),
-        Line::Invalid(..) => None,
+        Line::LeftOut | Line::Invalid(..) => None,
     }
 }
 
@@ -201,15 +207,22 @@ fn parse(chunk: &Chunk) -> Vec<(Line, u64)> {
         .zip(text.split(|byte| *byte == b'\n'))
         .map(|(number, line)| (number, line.trim_ascii()))
         .filter(|(_, line)| !line.is_empty())
-        .map(|(number, line)| {
-            let event = Event::parse(line).and_then(|event| event.verify_id().map(|()| event));
-            let line = match event {
-                Ok(event) => Line::Event(Arc::new(event)),
-                Err(error) => Line::Invalid(number, Fault::Event(error)),
-            };
-            (line, number)
-        })
+        .map(|(number, line)| (parse_line(line, number), number))
         .collect()
+}
+
+fn parse_line(line: &[u8], number: u64) -> Line {
+    match Note::parse(line) {
+        Some(Note::LeftOut) => return Line::LeftOut,
+        Some(Note::Unreadable(reason)) => {
+            return Line::Invalid(number, Fault::Unreadable(reason));
+        }
+        None => {}
+    }
+    match Event::parse(line).and_then(|event| event.verify_id().map(|()| event)) {
+        Ok(event) => Line::Event(Arc::new(event)),
+        Err(error) => Line::Invalid(number, Fault::Event(error)),
+    }
 }
 
 struct Committer<'a> {
@@ -271,6 +284,7 @@ impl Committer<'_> {
                     vanish: is_to_vanish(&event, &self.host.urls),
                     event,
                 }),
+                Line::LeftOut => self.report.left_out += 1,
                 Line::Invalid(line, fault) => {
                     self.count_invalid(line, &fault);
                     if self.strict {
@@ -348,6 +362,10 @@ impl Committer<'_> {
                     EventError::WrongSignature => invalid.wrong_signature += 1,
                 }
                 error.to_string()
+            }
+            Fault::Unreadable(reason) => {
+                invalid.unreadable += 1;
+                reason.clone()
             }
             Fault::TooLong => {
                 invalid.too_long += 1;

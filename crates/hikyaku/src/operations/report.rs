@@ -1,6 +1,6 @@
 //! What an operation has to say at its end, for people and for programs.
 
-use std::path::PathBuf;
+use std::{io, path::PathBuf};
 
 use hikyaku_engine::{EngineStatistics, OpeningReport};
 use serde::{Deserialize, Serialize};
@@ -53,12 +53,16 @@ pub(crate) struct ImportReport {
     pub(crate) superseded: u64,
     /// Not stored by the rules.
     pub(crate) refused: RefusedCounts,
+    /// Rows of another relay's database that it does not serve any more.
+    pub(crate) left_out: u64,
     /// No valid events.
     pub(crate) invalid: InvalidCounts,
     /// The first invalid lines.
     pub(crate) first_invalid: Vec<BadLine>,
     /// How it ended.
     pub(crate) end: ImportEnd,
+    /// Why the input broke off, if it did.
+    pub(crate) input_error: Option<String>,
 }
 
 /// Why valid events were not stored.
@@ -83,6 +87,8 @@ pub(crate) struct InvalidCounts {
     pub(crate) wrong_id: u64,
     /// The signature is not the author's.
     pub(crate) wrong_signature: u64,
+    /// Not readable in the database it is from.
+    pub(crate) unreadable: u64,
     /// Longer than any event.
     pub(crate) too_long: u64,
 }
@@ -107,6 +113,16 @@ pub(crate) enum ImportEnd {
     Interrupted,
     /// At the first invalid line, as was wanted: what stood before it is stored.
     InvalidLine,
+    /// Its input broke off: what was read until then is stored.
+    InputLost,
+}
+
+impl ImportReport {
+    /// Tells that the input broke off.
+    pub(crate) fn break_off(&mut self, error: &io::Error) {
+        self.end = ImportEnd::InputLost;
+        self.input_error = Some(error.to_string());
+    }
 }
 
 impl RefusedCounts {
@@ -119,7 +135,7 @@ impl RefusedCounts {
 impl InvalidCounts {
     /// Returns the sum.
     pub(crate) fn total(&self) -> u64 {
-        self.malformed + self.wrong_id + self.wrong_signature + self.too_long
+        self.malformed + self.wrong_id + self.wrong_signature + self.unreadable + self.too_long
     }
 }
 

@@ -78,6 +78,7 @@ fn imported(report: &ImportReport) -> String {
         "  of an ephemeral kind",
         report.refused.ephemeral,
     );
+    some(&mut lines, "deleted at the source", report.left_out);
     lines.push(("invalid", report.invalid.total()));
     some(&mut lines, "  not an event", report.invalid.malformed);
     some(&mut lines, "  wrong id", report.invalid.wrong_id);
@@ -86,6 +87,7 @@ fn imported(report: &ImportReport) -> String {
         "  wrong signature",
         report.invalid.wrong_signature,
     );
+    some(&mut lines, "  not readable", report.invalid.unreadable);
     some(&mut lines, "  too long", report.invalid.too_long);
     let mut text = table(&lines);
     for bad in &report.first_invalid {
@@ -98,6 +100,14 @@ fn imported(report: &ImportReport) -> String {
     match report.end {
         ImportEnd::Complete => {}
         ImportEnd::Interrupted => text += "interrupted: what is counted as stored is stored\n",
+        ImportEnd::InputLost => {
+            let _ = writeln!(
+                text,
+                "the input broke off: {}\nwhat is counted as stored is stored; the same command again \
+                 does the rest",
+                report.input_error.as_deref().unwrap_or_default()
+            );
+        }
         ImportEnd::InvalidLine => text += "stopped at the first invalid line (--strict)\n",
     }
     text

@@ -10,7 +10,7 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 10] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("vfs", &[]),
     ("event", &[]),
     ("store", &["event"]),
@@ -20,6 +20,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
     ("members", &["event", "tables"]),
     ("relay", &["event", "store"]),
     ("server", &["event", "store", "tables", "members", "relay"]),
+    ("sources", &["event"]),
     (
         "hikyaku",
         &[
@@ -32,6 +33,7 @@ const LAYERS: [(&str, &[&str]); 10] = [
             "members",
             "relay",
             "server",
+            "sources",
         ],
     ),
 ];
@@ -62,7 +64,7 @@ const RANDOM: [&str; 5] = ["rand", "rand_core", "getrandom", "fastrand", "oorand
 const OPENING_FILES: [&str; 4] = [
     "table-server/src/socket.rs",
     "hikyaku/src/configuration/effective.rs",
-    "hikyaku/src/commands.rs",
+    "hikyaku/src/origin.rs",
     "hikyaku/src/control/server.rs",
 ];
 

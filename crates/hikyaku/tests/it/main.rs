@@ -11,6 +11,7 @@ mod architecture;
 mod configuration;
 mod damage;
 mod kill_nine;
+mod moving_in;
 mod program;
 mod real_events;
 mod serving;

@@ -1,6 +1,9 @@
 //! Why a table refuses, split by what the caller can do.
 
-use std::io;
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
 
 /// Why an operation was not carried out: nothing was changed.
 #[derive(Debug, thiserror::Error)]
@@ -58,4 +61,61 @@ pub enum TableError {
     /// Stored bytes are damaged; names file, offset, expected and found.
     #[error("{0}")]
     Corrupt(String),
+    /// A newer program wrote a file; names it and both versions.
+    #[error("{0}")]
+    Newer(String),
+    /// The update log could not write, now or before, or was closed: updates are refused until the
+    /// tables are opened anew.
+    #[error("the update log has stopped until the tables are reopened: {0}")]
+    Stopped(String),
+    /// The log does not have what comes next from this position on (any more): who follows needs a
+    /// full copy.
+    #[error(
+        "the update log has no position {wanted}, only {first} to {end}: a full copy is needed"
+    )]
+    NotInLog {
+        /// What was asked for.
+        wanted: u64,
+        /// The first there is.
+        first: u64,
+        /// The end: the position that comes next.
+        end: u64,
+    },
+    /// Another process has the tables of this folder open.
+    #[error("the tables in {} are open in another process", .0.display())]
+    InUse(PathBuf),
+}
+
+impl TableError {
+    /// Names damage: where it is, what should be there and what is.
+    pub(crate) fn corrupt(
+        path: &Path,
+        offset: usize,
+        expected: impl fmt::Display,
+        found: impl fmt::Display,
+    ) -> Self {
+        Self::Corrupt(format!(
+            "{} is damaged at offset {offset}: expected {expected}, found {found}",
+            path.display()
+        ))
+    }
+
+    /// Says on which file the disk failed.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |error| {
+            if is_no_space(&error) {
+                return Self::Full;
+            }
+            let message = format!("could not {action} {}: {error}", path.display());
+            Self::Io(io::Error::new(error.kind(), message))
+        }
+    }
+}
+
+/// Tells whether the disk (or the quota of its user) is full.
+pub(crate) fn is_no_space(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+    )
 }

@@ -1,3 +1,3 @@
 //! Bodies of fuzz targets: they take any bytes and must not panic.
 
-pub use crate::tcf::testing::fuzz_tcf_reader;
+pub use crate::{log::testing::fuzz_update_log, tcf::testing::fuzz_tcf_reader};

@@ -1,0 +1,271 @@
+//! The shared buffer: where updates wait for the log's thread, in order.
+
+use std::{
+    mem,
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    batch::{ALIGNMENT, BATCH_HEADER_LEN},
+    entry::{Applied, ENTRY_OVERHEAD_MAX, put_applied, put_effect},
+    options::LogPosition,
+};
+use crate::{Effect, Stamp, TableError};
+
+/// The most bytes of a key and its value together: keeps a batch's length in 32 bits.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+
+/// Where updates wait. The lock is held for an append or a swap only, never during input or output.
+#[derive(Debug)]
+pub(super) struct Queue {
+    state: Mutex<State>,
+    /// The log's thread waits here for something to do.
+    work: Condvar,
+    /// Updaters wait here for room.
+    room: Condvar,
+    bytes_max: usize,
+    flush_bytes: usize,
+}
+
+#[derive(Debug)]
+struct State {
+    /// The batch to come: room for its header, then its entries.
+    bytes: Vec<u8>,
+    entries: u32,
+    /// The position of its first entry.
+    first: LogPosition,
+    stamp: Option<Stamp>,
+    highest_us: u64,
+    /// Bytes of the file that are allocated and not yet spoken for: the batch to come must fit.
+    reserved: usize,
+    /// The most bytes of the file that a waiting updater needs.
+    wanted: usize,
+    /// How often there was no room on the disk for what was wanted.
+    refusals: u64,
+    /// Whether somebody waits for the disk.
+    hurry: bool,
+    /// Whether updates are taken down. Not while a recovery carries out what the log says.
+    recording: bool,
+    ended: Option<Arc<str>>,
+}
+
+/// What was taken from the queue.
+#[derive(Debug)]
+pub(super) struct Taken {
+    /// Room for a batch's header, then the entries.
+    pub(super) bytes: Vec<u8>,
+    pub(super) entries: u32,
+    pub(super) first: LogPosition,
+    pub(super) highest_us: u64,
+    /// Bytes of the file that somebody waits for.
+    pub(super) wanted: usize,
+}
+
+impl Queue {
+    /// Makes a queue that takes nothing down yet.
+    pub(super) fn new(first: LogPosition, bytes_max: usize, flush_bytes: usize) -> Self {
+        Self {
+            state: Mutex::new(State {
+                bytes: vec![0; BATCH_HEADER_LEN],
+                entries: 0,
+                first,
+                stamp: None,
+                highest_us: 0,
+                reserved: 0,
+                wanted: 0,
+                refusals: 0,
+                hurry: false,
+                recording: false,
+                ended: None,
+            }),
+            work: Condvar::new(),
+            room: Condvar::new(),
+            bytes_max,
+            flush_bytes,
+        }
+    }
+
+    /// Takes updates down from now on.
+    pub(super) fn record(&self) {
+        self.lock().recording = true;
+    }
+
+    /// Appends an effect. Waits while the queue is full; an error if the disk is, or the log has
+    /// ended.
+    pub(super) fn append(
+        &self,
+        table: u32,
+        effect: &Effect<'_>,
+        stamp: Stamp,
+    ) -> Result<(), TableError> {
+        let len = match effect {
+            Effect::Put { key, value, .. } => key.len() + value.len(),
+            Effect::Remove { key } => key.len(),
+            Effect::Vanish => 0,
+        };
+        if len > RECORD_BYTES_MAX {
+            return Err(TableError::ValueTooLong {
+                limit: RECORD_BYTES_MAX,
+            });
+        }
+        self.append_with(len, stamp, |bytes, stamp| {
+            put_effect(bytes, table, effect, stamp);
+        })
+    }
+
+    /// Appends how far another server's updates were applied.
+    pub(super) fn append_applied(&self, applied: &Applied, stamp: Stamp) -> Result<(), TableError> {
+        self.append_with(0, stamp, |bytes, stamp| put_applied(bytes, applied, stamp))
+    }
+
+    fn append_with(
+        &self,
+        len: usize,
+        stamp: Stamp,
+        put: impl FnOnce(&mut Vec<u8>, Option<Stamp>),
+    ) -> Result<(), TableError> {
+        let len = len + ENTRY_OVERHEAD_MAX;
+        let mut state = self.lock();
+        if !state.recording {
+            return Ok(());
+        }
+        if state.ended.is_some() || !self.fits(&state, len) {
+            state = self.wait_for_room(state, len)?;
+        }
+        let is_new = (state.stamp != Some(stamp)).then_some(stamp);
+        let len_before = state.bytes.len();
+        put(&mut state.bytes, is_new);
+        state.entries += 1;
+        if is_new.is_some() {
+            state.stamp = is_new;
+            state.highest_us = state.highest_us.max(stamp.at_us);
+        }
+        let is_first = state.entries == 1;
+        let is_much = len_before < self.flush_bytes && state.bytes.len() >= self.flush_bytes;
+        drop(state);
+        if is_first || is_much {
+            self.work.notify_one();
+        }
+        Ok(())
+    }
+
+    fn fits(&self, state: &State, len: usize) -> bool {
+        let len = state.bytes.len() + len;
+        let has_room = state.entries == 0 || len <= self.bytes_max && state.entries < u32::MAX;
+        has_room && len + ALIGNMENT <= state.reserved
+    }
+
+    #[cold]
+    fn wait_for_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        len: usize,
+    ) -> Result<MutexGuard<'a, State>, TableError> {
+        let refusals = state.refusals;
+        loop {
+            if let Some(why) = &state.ended {
+                return Err(TableError::Stopped(why.to_string()));
+            }
+            if self.fits(&state, len) {
+                return Ok(state);
+            }
+            if state.refusals != refusals {
+                return Err(TableError::Full);
+            }
+            state.wanted = state.wanted.max(BATCH_HEADER_LEN + len + ALIGNMENT);
+            self.work.notify_one();
+            state = wait(&self.room, state);
+        }
+    }
+
+    /// Returns the position that the next entry will have.
+    pub(super) fn end(&self) -> LogPosition {
+        let state = self.lock();
+        LogPosition(state.first.0 + u64::from(state.entries))
+    }
+
+    /// Makes the log's thread begin with what there is.
+    pub(super) fn hurry(&self) {
+        let mut state = self.lock();
+        if state.entries > 0 && !state.hurry {
+            state.hurry = true;
+            drop(state);
+            self.work.notify_one();
+        }
+    }
+
+    /// Waits until there is something to write or to allocate, and then a little longer, for more to
+    /// come; false at the end.
+    pub(super) fn wait_for_work(&self, linger: Duration) -> bool {
+        let idle = |state: &State| state.ended.is_none() && state.entries == 0 && state.wanted == 0;
+        let mut state = self.lock();
+        while idle(&state) {
+            state = wait(&self.work, state);
+        }
+        let may_linger = |state: &mut State| {
+            state.ended.is_none()
+                && !state.hurry
+                && state.wanted == 0
+                && state.bytes.len() < self.flush_bytes
+        };
+        let waited = self.work.wait_timeout_while(state, linger, may_linger);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.ended.is_none()
+    }
+
+    /// Takes all that waits; `spare` is the next buffer.
+    pub(super) fn take(&self, mut spare: Vec<u8>) -> Taken {
+        spare.clear();
+        spare.resize(BATCH_HEADER_LEN, 0);
+        let mut state = self.lock();
+        let taken = Taken {
+            first: state.first,
+            entries: mem::take(&mut state.entries),
+            highest_us: mem::take(&mut state.highest_us),
+            wanted: mem::take(&mut state.wanted),
+            bytes: mem::replace(&mut state.bytes, spare),
+        };
+        state.stamp = None;
+        state.hurry = false;
+        state.first.0 += u64::from(taken.entries);
+        if taken.entries > 0 {
+            let len = taken.bytes.len().next_multiple_of(ALIGNMENT);
+            state.reserved = state.reserved.saturating_sub(len);
+        }
+        drop(state);
+        self.room.notify_all();
+        taken
+    }
+
+    /// States how many bytes of the file are allocated behind what was taken, and whether that is
+    /// less than was wanted because the disk is full.
+    pub(super) fn set_reserved(&self, reserved: usize, refused: bool) {
+        let mut state = self.lock();
+        state.reserved = reserved;
+        if refused {
+            state.refusals += 1;
+        }
+        drop(state);
+        self.room.notify_all();
+    }
+
+    /// Refuses all updates from now on.
+    pub(super) fn end_with(&self, why: &Arc<str>) {
+        let mut state = self.lock();
+        if state.ended.is_none() {
+            state.ended = Some(Arc::clone(why));
+        }
+        drop(state);
+        self.work.notify_all();
+        self.room.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn wait<'a>(condvar: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    condvar.wait(state).unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,68 @@
+//! The body of the log readers' fuzz target.
+
+use std::path::Path;
+
+use hikyaku_vfs::{Disk, SimulatedDisk};
+
+use super::{
+    EntryReader, Known, LogOptions, LogPosition, UpdateLog,
+    batch::{BATCH_HEADER_LEN, BatchHeader, seal_batch},
+    header::{FileHeader, file_path},
+};
+use crate::Stamp;
+
+/// Reads hostile bytes as a log file in every way there is: nothing may panic.
+pub fn fuzz_update_log(bytes: &[u8]) {
+    let header = FileHeader {
+        file: 1,
+        server: 1,
+        previous_len: 0,
+        first: LogPosition(0),
+        highest_before_us: 0,
+        tables: vec!["a".to_owned()],
+    };
+    let header = header.encode();
+    read_and_open(bytes);
+    read_and_open(&[&header, bytes].concat());
+    // As the entries of a batch that is intact.
+    let mut batch = vec![0; BATCH_HEADER_LEN];
+    batch.extend_from_slice(bytes);
+    let of_batch = BatchHeader {
+        offset: header.len() as u32,
+        durable: header.len() as u32,
+        first: LogPosition(0),
+        entries: 3,
+        highest_us: 1,
+    };
+    seal_batch(&mut batch, &of_batch, 1);
+    read_and_open(&[header, batch].concat());
+}
+
+fn read_and_open(bytes: &[u8]) {
+    let disk = SimulatedDisk::new(0).disk();
+    let dir = Path::new("/log");
+    let written = disk
+        .create_dir_all(dir)
+        .and_then(|()| disk.create_new(&file_path(dir, 1)))
+        .and_then(|mut file| file.write_all_at(bytes, 0));
+    assert!(written.is_ok(), "the simulated disk takes every file");
+    read(&disk, dir);
+    let tables = ["a".to_owned()];
+    let options = LogOptions::new(1);
+    let Ok(log) = UpdateLog::open(&disk, dir, options, &tables, Known::default()) else {
+        return;
+    };
+    if let Ok(mut entries) = log.recover_from(LogPosition(0)) {
+        while let Ok(Some(_)) = entries.next_to_recover() {}
+    }
+    if let Ok(mut follower) = log.follow_since(1) {
+        while let Ok(Some(_)) = follower.next_update() {}
+    }
+}
+
+fn read(disk: &Disk, dir: &Path) {
+    if let Ok(Some(mut entries)) = EntryReader::of_folder(disk, dir, 0) {
+        let all = |_: Stamp| true;
+        while let Ok(Some(_)) = entries.next_update(all) {}
+    }
+}

@@ -1,0 +1,9 @@
+//! Tests of the log by itself.
+
+mod basic;
+mod damage;
+mod disk;
+mod files;
+mod fixture;
+mod simulation;
+mod threads;

@@ -1,0 +1,17 @@
+//! The set of open tables: opened by name with one update log, brought back after whatever
+//! happened, noted in checkpoints, copied, and kept equal with other servers.
+
+mod checkpoint;
+mod named;
+mod open;
+mod options;
+mod replication;
+mod tables;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use checkpoint::Checkpoint;
+pub use named::NamedTable;
+pub use options::{Logging, TablesOptions};
+pub use replication::Replayed;
+pub use tables::Tables;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{configuration::Flags, failure::EXIT_CODES};
+use crate::{configuration::Flags, failure::EXIT_CODES, tables::TablesCommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -194,6 +194,9 @@ Examples:
         #[command(flatten)]
         place: Place,
     },
+    /// Work with tables: small facts that change all the time
+    #[command(subcommand)]
+    Tables(TablesCommand),
     /// Print the configuration in force, and where each value is from
     ///
     /// A flag wins over the environment, the environment over the file, the file over the default.
@@ -221,6 +224,7 @@ impl Command {
             Self::Export { place, .. } | Self::Query { place, .. } | Self::Compact { place } => {
                 (place, None)
             }
+            Self::Tables(_) => return Flags::default(),
         };
         Flags {
             config: place.config.clone(),

@@ -18,6 +18,7 @@ use crate::{
     present::{self, Terminal, Total},
     serve, signals,
     store::{self, Absent, Store},
+    tables,
 };
 
 /// Runs a command.
@@ -94,6 +95,7 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             let store = Store::reach(settings, Absent::Refuse)?;
             show(&store.ask(&Operation::Compact)?, false)
         }
+        Command::Tables(command) => tables::run(command),
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
     }

@@ -14,6 +14,7 @@ mod relay_key;
 mod serve;
 mod signals;
 mod store;
+mod tables;
 mod waiting;
 
 use std::process::ExitCode;

@@ -16,4 +16,5 @@ mod program;
 mod real_events;
 mod serving;
 mod store_commands;
+mod table_files;
 mod websocket;

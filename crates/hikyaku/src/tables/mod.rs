@@ -1,0 +1,39 @@
+//! The commands about tables: `hikyaku tables ...`.
+
+mod command;
+mod transfer;
+
+use std::{error::Error, process::ExitCode};
+
+use hikyaku_tables::TableError;
+
+use crate::failure::Failure;
+
+pub(crate) use command::TablesCommand;
+
+/// Runs a command.
+pub(crate) fn run(command: &TablesCommand) -> Result<ExitCode, Failure> {
+    match command {
+        TablesCommand::Import { folder, file, into } => transfer::import(folder, file, into),
+        TablesCommand::Export {
+            folder,
+            from,
+            file,
+            width,
+            big_endian,
+        } => transfer::export(folder, from, file, *width, *big_endian),
+    }
+}
+
+/// Says why a table refused.
+fn failure(doing: &str, error: &TableError) -> Failure {
+    let mut said = format!("{doing}: {error}");
+    if let Some(cause) = error.source() {
+        said = format!("{said}: {cause}");
+    }
+    match error {
+        TableError::Corrupt(_) => Failure::Damaged(said),
+        TableError::Syntax(_) | TableError::Unsupported { .. } => Failure::Usage(said),
+        _ => Failure::Failed(said),
+    }
+}

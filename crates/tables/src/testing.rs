@@ -1,3 +1,8 @@
 //! Bodies of fuzz targets: they take any bytes and must not panic.
 
-pub use crate::{log::testing::fuzz_update_log, tcf::testing::fuzz_tcf_reader};
+pub use crate::{
+    keyed::testing::{fuzz_keyed_journal, fuzz_keyed_table},
+    log::testing::fuzz_update_log,
+    spec::testing::fuzz_table_text,
+    tcf::testing::fuzz_tcf_reader,
+};

@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU8, AtomicU64, Ordering},
     },
 };
 
@@ -30,6 +30,7 @@ pub(super) struct Backend(Arc<Shared>);
 struct Shared {
     /// What the B-tree may still do: [`OPEN`], [`READ_ONLY`] or [`CLOSED`].
     state: AtomicU8,
+    len: AtomicU64,
     writer: Mutex<Box<dyn File>>,
     readers: Vec<Mutex<Box<dyn File>>>,
 }
@@ -38,11 +39,18 @@ impl Backend {
     /// Opens an existing file.
     pub(super) fn open(disk: &Disk, path: &Path) -> io::Result<Self> {
         let readers = (0..READERS).map(|_| disk.open(path).map(Mutex::new));
+        let writer = disk.open(path)?;
         Ok(Self(Arc::new(Shared {
             state: AtomicU8::new(OPEN),
-            writer: Mutex::new(disk.open(path)?),
+            len: AtomicU64::new(writer.len()?),
+            writer: Mutex::new(writer),
             readers: readers.collect::<io::Result<_>>()?,
         })))
+    }
+
+    /// Returns the bytes of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.len.load(Ordering::Relaxed)
     }
 
     /// Lets the B-tree change nothing more: what it has in memory is not to be trusted.
@@ -77,7 +85,8 @@ impl Backend {
 
 impl StorageBackend for Backend {
     fn len(&self) -> io::Result<u64> {
-        self.reader(0)?.len()
+        self.check(READ_ONLY)?;
+        Ok(self.bytes())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
@@ -85,7 +94,9 @@ impl StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.writer()?.set_len(len)
+        self.writer()?.set_len(len)?;
+        self.0.len.store(len, Ordering::Relaxed);
+        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -93,7 +104,10 @@ impl StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.writer()?.write_all_at(data, offset)
+        self.writer()?.write_all_at(data, offset)?;
+        let end = offset + data.len() as u64;
+        self.0.len.fetch_max(end, Ordering::Relaxed);
+        Ok(())
     }
 }
 

@@ -32,6 +32,8 @@ pub(super) struct Journal {
     file: Box<dyn File>,
     /// Where the next frame goes.
     end: u64,
+    /// Where the last one went.
+    last: u64,
     /// Bytes that the file has.
     len: u64,
     /// The last frame that is durable.
@@ -53,7 +55,8 @@ struct Head {
 
 impl Journal {
     /// Opens the journal, or makes an empty one, and calls `replay` with the body of each frame
-    /// behind number `after`, in order. What a crash left half written at the end is cut off.
+    /// behind number `after`, in order. It is to be cleared then: what a crash left half written at
+    /// its end must not follow a new frame.
     pub(super) fn open(
         disk: &Disk,
         path: &Path,
@@ -65,13 +68,13 @@ impl Journal {
         let mut journal = Self {
             file,
             end: FILE_MAGIC.len() as u64,
+            last: FILE_MAGIC.len() as u64,
             len,
             synced: after,
             written: after,
             buffer: Vec::new(),
         };
         if !journal.has_magic(path)? {
-            journal.clear()?;
             return Ok(journal);
         }
         let mut last = None;
@@ -92,17 +95,6 @@ impl Journal {
             journal.end += frame_bytes(head.body_len as usize);
         }
         journal.check_nothing_lost(path)?;
-        if journal.written == after {
-            // All of it is in the B-tree.
-            journal.end = FILE_MAGIC.len() as u64;
-        }
-        if journal.len > journal.end {
-            // Or a new frame could be followed by an old one.
-            journal.file.set_len(journal.end)?;
-            journal.file.sync_data()?;
-            journal.len = journal.end;
-            journal.synced = journal.written;
-        }
         Ok(journal)
     }
 
@@ -111,8 +103,8 @@ impl Journal {
         self.file.set_len(0)?;
         self.file.write_all_at(&FILE_MAGIC, 0)?;
         self.file.sync_data()?;
-        self.end = FILE_MAGIC.len() as u64;
-        self.len = self.end;
+        self.len = FILE_MAGIC.len() as u64;
+        self.restart();
         Ok(())
     }
 
@@ -189,8 +181,10 @@ impl Journal {
         Ok(())
     }
 
-    /// Writes the next frame. After an error the journal is not to be used any more.
+    /// Writes the next frame. After an error it is to be taken back, and the journal not to be used
+    /// any more.
     pub(super) fn append(&mut self, body: &[u8]) -> io::Result<()> {
+        self.last = self.end;
         let sequence = self.written + 1;
         let bytes = frame_bytes(body.len());
         self.buffer.clear();
@@ -211,6 +205,13 @@ impl Journal {
         self.len = self.len.max(self.end);
         self.written = sequence;
         Ok(())
+    }
+
+    /// Undoes the last call of [`Journal::append`], whatever came of it: the frame is none any more.
+    pub(super) fn take_back(&mut self) -> io::Result<()> {
+        self.file
+            .write_all_at(&[0; FRAME_HEADER_BYTES], self.last)?;
+        self.file.sync_data()
     }
 
     /// Makes all frames durable. After an error the journal is not to be used any more.

@@ -8,6 +8,8 @@ mod open;
 mod record;
 mod snapshot;
 mod table;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 mod writer;
 
 pub use table::{KeyedOptions, KeyedTable};

@@ -197,7 +197,8 @@ impl Place {
         let mut journal = self.disk.open(&self.journal())?;
         journal.set_len(0)?;
         journal.sync_data()?;
-        write_file(&self.disk, &new, State::default(), |_| Ok(()))?;
+        drop(self.disk.create_new(&new)?);
+        fill_file(&self.disk, &new, State::default(), |_| Ok(()))?;
         self.disk.rename(&new, &self.path)?;
         self.disk.sync_dir(self.folder())?;
         Ok(())
@@ -218,22 +219,35 @@ impl Place {
         })
     }
 
-    /// Opens the B-tree and the journal, and carries out what only the journal has.
+    /// Opens the B-tree and the journal, and carries out what only the journal has. Afterwards all is
+    /// durable in the B-tree, and the journal is empty.
     pub(super) fn recover(&self) -> Result<(Arc<Opened>, Journal, State), TableError> {
         let (opened, mut state) = self.open()?;
-        let journal = Journal::open(
-            &self.disk,
-            &self.journal(),
-            state.sequence,
-            |sequence, body| replay(&self.path, &opened, &mut state, sequence, body),
-        )?;
+        let journal = self.journal();
+        let mut journal = Journal::open(&self.disk, &journal, state.sequence, |sequence, body| {
+            replay(&self.path, &opened, &mut state, sequence, body)
+        })?;
         state.unique = (state.unique / UNIQUE_STEP + 1) * UNIQUE_STEP;
+        self.make_durable(&opened, state)?;
+        journal.clear()?;
         Ok((opened, journal, state))
+    }
+
+    /// Makes all that was committed durable.
+    pub(super) fn make_durable(&self, opened: &Opened, state: State) -> Result<(), TableError> {
+        sheltered(&self.path, || {
+            let mut transaction = opened.database().begin_write()?;
+            // With the map of free pages, so that a start after a crash need not walk the tree.
+            transaction.set_quick_repair(true);
+            state.write(&transaction)?;
+            Ok(transaction.commit()?)
+        })
     }
 
     /// Writes the table as a snapshot has it to a new file, complete and durable.
     pub(super) fn write_copy(&self, to: &Path, snapshot: &Snapshot) -> Result<(), TableError> {
-        let result = write_file(&self.disk, to, snapshot.state(), |records| {
+        drop(self.disk.create_new(to)?);
+        let result = fill_file(&self.disk, to, snapshot.state(), |records| {
             snapshot.walk(&self.path, Bound::Unbounded, |key, record| {
                 records.insert(key, record)?;
                 Ok(true)
@@ -250,14 +264,13 @@ impl Place {
 /// The records while they are changed.
 pub(super) type Records<'t> = redb::Table<'t, &'static [u8], &'static [u8]>;
 
-/// Makes a file with what `fill` puts into it.
-fn write_file(
+/// Makes an empty file a table of what `fill` puts into it.
+fn fill_file(
     disk: &Disk,
     path: &Path,
     state: State,
     fill: impl FnOnce(&mut Records<'_>) -> Result<(), TableError>,
 ) -> Result<(), TableError> {
-    drop(disk.create_new(path)?);
     let backend = Backend::open(disk, path)?;
     let mut filled = Ok(());
     sheltered(path, || {

@@ -2,7 +2,7 @@
 
 use std::{ops::Bound, path::Path, sync::Arc};
 
-use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata, StorageBackend};
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata};
 
 use super::{
     damage::{damaged, sheltered},
@@ -24,7 +24,7 @@ impl Snapshot {
     pub(super) fn of(opened: &Arc<Opened>, state: State) -> Result<Self, redb::Error> {
         Ok(Self {
             state,
-            file_bytes: opened.backend().len()?,
+            file_bytes: opened.backend().bytes(),
             records: opened.database().begin_read()?.open_table(RECORDS)?,
             _opened: Arc::clone(opened),
         })
@@ -46,13 +46,14 @@ impl Snapshot {
         key: &[u8],
         read: impl FnOnce(Record<'_>) -> T,
     ) -> Result<Option<T>, TableError> {
-        let Some(stored) = sheltered(path, || Ok(self.records.get(key)?))? else {
-            return Ok(None);
-        };
-        let record = Record::read(key, stored.value());
-        record
-            .map(|record| Some(read(record)))
-            .ok_or_else(|| wrong_record(path, key))
+        let found = sheltered(path, || {
+            let stored = self.records.get(key)?;
+            Ok(stored.map(|stored| Record::read(key, stored.value()).map(read)))
+        })?;
+        match found {
+            Some(None) => Err(wrong_record(path, key)),
+            found => Ok(found.flatten()),
+        }
     }
 
     pub(super) fn count(&self, path: &Path) -> Result<u64, TableError> {

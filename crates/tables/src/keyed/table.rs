@@ -40,6 +40,9 @@ pub struct KeyedOptions {
     pub durability: Durability,
     /// Seconds between syncs with [`Durability::Interval`], by the stamps of the updates.
     pub interval_s: u64,
+    /// Bytes of the journal from which on the B-tree is made durable and the journal begins anew: what
+    /// a start after a crash has to carry out again.
+    pub journal_bytes_max: u64,
 }
 
 impl Default for KeyedOptions {
@@ -51,6 +54,7 @@ impl Default for KeyedOptions {
             cache_bytes: 64 << 20,
             durability: Durability::Sync,
             interval_s: 1,
+            journal_bytes_max: 16 << 20,
         }
     }
 }
@@ -70,6 +74,7 @@ impl KeyedOptions {
             cache_bytes: said.cache.unwrap_or(default.cache_bytes),
             durability: said.durability.unwrap_or(default.durability),
             interval_s: said.interval.unwrap_or(default.interval_s),
+            journal_bytes_max: default.journal_bytes_max,
         }
     }
 }

@@ -24,10 +24,6 @@ use crate::{
 /// Bytes of one frame, about: what many updates at once have in memory.
 const FRAME_BYTES: usize = 4 << 20;
 
-/// Bytes of the journal from which on the B-tree is made durable and the journal begins anew. It is
-/// what a start after a crash has to carry out again.
-const JOURNAL_BYTES: u64 = 16 << 20;
-
 /// How long a table that failed is left alone before it is opened again, in microseconds: its disk
 /// may be full, and opening is much more work than an update.
 const RETRY_US: u64 = 1_000_000;
@@ -196,12 +192,20 @@ impl Writer {
                 }
             }
             drop(records);
-            Ok(transaction)
-        });
-        let committed = result.and_then(|transaction| {
             if batch.frame.is_empty() {
-                return sheltered(path, || Ok(transaction.abort()?)).map(|()| false);
+                transaction.abort()?;
+                return Ok(None);
             }
+            batch.state.sequence += 1;
+            batch.state.write(&transaction)?;
+            Ok(Some(transaction))
+        });
+        let mut is_written = false;
+        let committed = result.and_then(|transaction| {
+            let Some(transaction) = transaction else {
+                return Ok(false);
+            };
+            is_written = true;
             batch.journal.append(&batch.frame)?;
             let interval_us = self.options.interval_s.saturating_mul(1_000_000);
             let is_due = match self.options.durability {
@@ -213,28 +217,28 @@ impl Writer {
                 batch.journal.sync()?;
                 self.synced_at_us = stamp.at_us;
             }
-            batch.state.sequence += 1;
-            sheltered(path, || {
-                batch.state.write(&transaction)?;
-                Ok(transaction.commit()?)
-            })?;
-            Ok(true)
+            sheltered(path, || Ok(transaction.commit()?)).map(|()| true)
         });
         match committed {
             Ok(true) => {}
             Ok(false) => return Ok(None),
             Err(error) => {
+                if is_written {
+                    // If this fails too, the next start may carry out what is refused here.
+                    let _ = batch.journal.take_back();
+                }
                 batch.take_back();
                 return Err(error);
             }
         }
         files.state = batch.state;
-        let snapshot = files.after_commit(&self.place);
+        let snapshot = files.after_commit(&self.place, self.options.journal_bytes_max);
         if snapshot.is_err() {
             // The updates are in the journal: the table has failed, but they have not.
             self.fail(stamp.at_us);
+            return Ok(self.reopen().ok());
         }
-        Ok(snapshot.ok())
+        snapshot.map(Some)
     }
 
     /// Makes everything so far durable.
@@ -321,32 +325,24 @@ impl Writer {
     pub(super) fn close(&mut self) {
         if let Some(mut files) = self.files.take() {
             // What fails here is done by the next start.
-            let _ = files
-                .restart_journal(&self.place)
-                .and_then(|()| Ok(files.journal.clear()?));
+            let durable = self.place.make_durable(&files.opened, files.state);
+            let _ = durable.and_then(|()| Ok(files.journal.clear()?));
         }
     }
 }
 
 impl Files {
     /// Looks after the files, and returns what readers see from now on.
-    fn after_commit(&mut self, place: &Place) -> Result<Snapshot, TableError> {
-        if self.journal.used() >= JOURNAL_BYTES {
-            self.restart_journal(place)?;
+    fn after_commit(
+        &mut self,
+        place: &Place,
+        journal_bytes_max: u64,
+    ) -> Result<Snapshot, TableError> {
+        if self.journal.used() >= journal_bytes_max {
+            place.make_durable(&self.opened, self.state)?;
+            self.journal.restart();
         }
         sheltered(&place.path, || Snapshot::of(&self.opened, self.state))
-    }
-
-    fn restart_journal(&mut self, place: &Place) -> Result<(), TableError> {
-        sheltered(&place.path, || {
-            let mut transaction = self.opened.database().begin_write()?;
-            // With the map of free pages, so that a start after a crash need not walk the tree.
-            transaction.set_quick_repair(true);
-            self.state.write(&transaction)?;
-            Ok(transaction.commit()?)
-        })?;
-        self.journal.restart();
-        Ok(())
     }
 }
 

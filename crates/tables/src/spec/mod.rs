@@ -2,6 +2,8 @@
 
 mod names;
 mod size;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 mod text;
 
 pub use text::{Durability, TableOptions, TableSpec};

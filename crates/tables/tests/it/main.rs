@@ -6,6 +6,9 @@
     reason = "what helps a test may fail as a test does"
 )]
 
+mod crash;
+mod hostile;
+mod kill;
 mod memory;
 mod model;
 mod spec;

@@ -3,9 +3,12 @@
 //! FORMAT: a byte that tells the form. 0: the JSON follows. 1: the number of a dictionary (u32 of the
 //! machine's order), then a zstd frame made with it, which begins with the length of the JSON.
 
-use std::collections::{HashMap, hash_map::Entry};
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    error::Error,
+};
 
-use zstd::{bulk::Decompressor, zstd_safe::get_frame_content_size};
+use ruzstd::decoding::{Dictionary, FrameDecoder};
 
 /// No event is longer (strfry's own limit is 64 kB, if not configured otherwise).
 const EVENT_BYTES_MAX: usize = 16 << 20;
@@ -13,7 +16,7 @@ const EVENT_BYTES_MAX: usize = 16 << 20;
 /// Unpacks payloads; keeps the dictionaries it has met, of which strfry makes few.
 #[derive(Default)]
 pub(super) struct Unpacker {
-    dictionaries: HashMap<u32, Decompressor<'static>>,
+    decoders: HashMap<u32, FrameDecoder>,
     json: Vec<u8>,
 }
 
@@ -43,26 +46,35 @@ impl Unpacker {
         frame: &[u8],
         find: impl Fn(u32) -> Option<Vec<u8>>,
     ) -> Result<&[u8], String> {
-        let failed = |error: std::io::Error| format!("its payload can't be decompressed: {error}");
-        let decompressor = match self.dictionaries.entry(number) {
+        let decoder = match self.decoders.entry(number) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 let dictionary =
                     find(number).ok_or_else(|| format!("its dictionary {number} is not there"))?;
-                entry.insert(Decompressor::with_dictionary(&dictionary).map_err(failed)?)
+                entry.insert(decoder(&dictionary).map_err(|error| {
+                    format!("its dictionary {number} is not one of zstd's: {error}")
+                })?)
             }
         };
-        let length = match get_frame_content_size(frame) {
-            Ok(Some(length)) if length <= EVENT_BYTES_MAX as u64 => length as usize,
-            Ok(Some(_)) => return Err("it is longer than any event".to_owned()),
-            Ok(None) => EVENT_BYTES_MAX,
-            Err(_) => return Err("its payload is no zstd frame".to_owned()),
+        decoder
+            .init(frame)
+            .map_err(|_| "its payload is no zstd frame".to_owned())?;
+        let length = match decoder.content_size() {
+            0 => EVENT_BYTES_MAX,
+            length if length <= EVENT_BYTES_MAX as u64 => length as usize,
+            _ => return Err("it is longer than any event".to_owned()),
         };
         self.json.clear();
         self.json.reserve(length);
-        decompressor
-            .decompress_to_buffer(frame, &mut self.json)
-            .map_err(failed)?;
+        decoder
+            .decode_all_to_vec(frame, &mut self.json)
+            .map_err(|error| format!("its payload can't be decompressed: {error}"))?;
         Ok(&self.json)
     }
+}
+
+fn decoder(dictionary: &[u8]) -> Result<FrameDecoder, Box<dyn Error>> {
+    let mut decoder = FrameDecoder::new();
+    decoder.add_dict(Dictionary::decode_dict(dictionary)?)?;
+    Ok(decoder)
 }

@@ -26,7 +26,9 @@ format:
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
+# The table server is compared with memcached.
 unit:
+	@scripts/prerequisites.sh memcached:memcached
 	$(CARGO) test --workspace --locked
 
 # nostr-tools and nostr-sdk against this relay, or against RELAY_URL if that is set.

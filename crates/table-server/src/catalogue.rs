@@ -1,10 +1,13 @@
 //! The tables that are served, by name, each with its writer.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use hikyaku_tables::Table;
 
-use crate::writer::{Writer, WriterThread};
+use crate::{
+    memcached::Leases,
+    writer::{Writer, WriterThread},
+};
 
 /// A table's place in the catalogue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +21,10 @@ pub(crate) struct Served {
     /// The same at each call, and asked for each request.
     pub(crate) updates_wait: bool,
     pub(crate) writer: Writer,
+    /// Who renews which record.
+    pub(crate) leases: Arc<Leases>,
+    /// When all records are removed, in microseconds since 1970; 0: not.
+    pub(crate) flush_at_us: AtomicU64,
 }
 
 /// The tables that are served; the first is the default. There is always one.
@@ -42,6 +49,8 @@ impl Catalogue {
                 updates_wait: table.updates_wait(),
                 table,
                 writer,
+                leases: Arc::default(),
+                flush_at_us: AtomicU64::new(0),
             });
         }
         Ok((!served.is_empty()).then_some((Self { tables: served }, threads)))

@@ -256,9 +256,8 @@ impl Connection {
                     // Nothing more can be left to the writer before more has come.
                     Step::Read(_) if !exchange.is_settled() => break Stop::Settle,
                     Step::Read(bytes) => break Stop::Read(bytes),
-                    Step::Settle => break Stop::Settle,
                     Step::Close if exchange.is_settled() => break Stop::Close,
-                    Step::Close => break Stop::Settle,
+                    Step::Close | Step::Settle => break Stop::Settle,
                 }
             };
             taken += exchange.taken();

@@ -20,6 +20,8 @@ mod metrics;
 #[cfg(any(test, feature = "testing"))]
 mod rehearsal;
 mod server;
+#[cfg(any(test, feature = "testing"))]
+mod slow;
 mod socket;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;

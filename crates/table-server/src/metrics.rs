@@ -140,6 +140,10 @@ impl Metrics {
         self.workers.get(index).cloned().unwrap_or_default()
     }
 
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
     /// Returns a count.
     pub fn get(&self, count: Count) -> u64 {
         self.workers.iter().map(|worker| worker.get(count)).sum()

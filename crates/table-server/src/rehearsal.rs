@@ -1,5 +1,11 @@
 //! A conversation without a socket, for tests and fuzzing: what a connection does with its bytes.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test is to fail where something is not as it should be"
+)]
+
 use std::{mem, sync::Arc};
 
 use hikyaku_tables::{Stamp, Table};

@@ -25,15 +25,20 @@ pub(crate) fn listen(
     address: SocketAddr,
     count: usize,
 ) -> io::Result<(SocketAddr, Vec<std::net::TcpListener>)> {
-    if address.port() != 0 {
-        // Listeners that share a port would share it with another server of the same user too. One
-        // that does not share finds out whether there is any.
-        bind(address, false)?;
-    }
     let mut bound = address;
     let mut listeners = Vec::with_capacity(count);
     for _ in 0..count {
-        let socket = bind(bound, true)?;
+        let socket = Socket::new(
+            Domain::for_address(address),
+            Type::STREAM,
+            Some(Protocol::TCP),
+        )?;
+        socket.set_reuse_address(true)?;
+        // Listeners that share a port would share it with another server of the same user too, so
+        // the first does not until it has the port.
+        socket.set_reuse_port(!listeners.is_empty())?;
+        socket.bind(&bound.into())?;
+        socket.set_reuse_port(true)?;
         socket.listen(BACKLOG)?;
         socket.set_nonblocking(true)?;
         let listener = std::net::TcpListener::from(socket);
@@ -41,18 +46,6 @@ pub(crate) fn listen(
         listeners.push(listener);
     }
     Ok((bound, listeners))
-}
-
-fn bind(address: SocketAddr, shared: bool) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
 }
 
 /// Binds a Unix socket that only its owner may connect to. A socket that nobody listens on any more

@@ -1,3 +1,4 @@
 //! Bodies of fuzz targets: they take any bytes and must not panic.
 
+pub use crate::memcached::testing::fuzz_memcached;
 pub use crate::tyrant::testing::fuzz_tyrant;

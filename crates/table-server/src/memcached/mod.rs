@@ -1,5 +1,17 @@
-//! memcached's text protocol.
+//! memcached's text protocol, its meta commands included, and the modes of `ms` that rotate.
 
+mod leases;
+mod meta;
+mod reading;
+mod reply;
+mod request;
 mod session;
+mod statistics;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+mod words;
 
+pub(crate) use leases::Leases;
 pub(crate) use session::Session;

@@ -2,63 +2,17 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpStream},
     num::NonZeroUsize,
     os::unix::net::UnixStream,
     sync::Arc,
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
-use hikyaku_table_server::{Count, Metrics, TableServer, TableServerConfig, TableServerError};
+use hikyaku_table_server::{Count, TableServer, TableServerConfig, TableServerError};
 use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
-use tokio::sync::oneshot;
 
-/// A server on threads of its own, stopped when dropped.
-pub(crate) struct Running {
-    pub(crate) address: Option<SocketAddr>,
-    pub(crate) metrics: Metrics,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<Result<(), TableServerError>>>,
-}
-
-impl Running {
-    pub(crate) fn start(config: TableServerConfig) -> Self {
-        let table: Arc<dyn Table> = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
-        let server = TableServer::bind(config, vec![("main".to_owned(), table)]).unwrap();
-        let (stop, stopped) = oneshot::channel();
-        Self {
-            address: server.address(),
-            metrics: server.metrics(),
-            stop: Some(stop),
-            thread: Some(thread::spawn(|| {
-                server.run(async {
-                    let _ = stopped.await;
-                })
-            })),
-        }
-    }
-
-    pub(crate) fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address.unwrap()).unwrap()
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        let ended = self.thread.take().unwrap().join();
-        assert!(thread::panicking() || ended.unwrap().is_ok());
-    }
-}
-
-fn loopback() -> TableServerConfig {
-    TableServerConfig {
-        listen: Some("127.0.0.1:0".parse().unwrap()),
-        workers: NonZeroUsize::new(2),
-        ..TableServerConfig::default()
-    }
-}
+use crate::running::{Running, loopback};
 
 fn say(stream: &mut (impl Read + Write), request: &[u8], answer: &[u8]) {
     stream.write_all(request).unwrap();

@@ -6,16 +6,18 @@
 
 mod mapping;
 mod real;
+mod real_mapping;
 mod simulated;
 
 use std::{
     fmt, io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
 
+pub use mapping::MappedFile;
 pub use real::RealDisk;
 pub use simulated::{Call, Fault, SimulatedDisk};
 
@@ -33,6 +35,10 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     /// Maps a whole file that will never change again, read-only. The file may be removed (not
     /// truncated) while mapped. Slices of the returned buffer share the mapping.
     fn map(&self, path: &Path) -> io::Result<Bytes>;
+    /// Maps a file for reading and writing by many threads, with room to grow up to `capacity` bytes
+    /// (`InvalidInput` if it has more already). While it is mapped nobody else may change it, other
+    /// than by a rename or a removal.
+    fn map_mut(&self, path: &Path, capacity: u64) -> io::Result<MappedFile>;
     /// Renames atomically within one directory, replacing the target. Durable after
     /// [`Vfs::sync_dir`].
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -74,4 +80,9 @@ pub trait File: Send {
     /// write there can't run out of space. Grows the file; what stood in that range is lost. After
     /// an error (`StorageFull` when there is no room) the file has the length it had before.
     fn allocate(&mut self, offset: u64, len: u64) -> io::Result<()>;
+}
+
+/// Locks; a panic elsewhere leaves nothing half done behind the locks of this crate.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{File, Lock, Vfs, mapping};
+use crate::{File, Lock, MappedFile, Vfs, mapping, real_mapping::RealMapping};
 
 /// How many zeros one call writes: large enough that the calls do not count.
 const ZEROS_LEN: usize = 1 << 20;
@@ -44,6 +44,10 @@ impl Vfs for RealDisk {
 
     fn map(&self, path: &Path) -> io::Result<Bytes> {
         mapping::map_read_only(&fs::File::open(path)?)
+    }
+
+    fn map_mut(&self, path: &Path, capacity: u64) -> io::Result<MappedFile> {
+        RealMapping::of(options().open(path)?, capacity)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -1,16 +1,19 @@
 //! What a simulated file holds: what is seen, what is durable, and the changes between the two.
 
 use super::random::Random;
+use crate::mapping::Memory;
 
 /// The unit that a disk writes whole or not at all, in bytes.
 const SECTOR: u64 = 512;
 
-#[derive(Debug, Clone, Default)]
+#[derive(Default)]
 pub(super) struct Content {
     seen: Vec<u8>,
     durable: Vec<u8>,
     /// In order, since the last sync.
     changes: Vec<Change>,
+    /// Where what is seen may have been changed by whoever has mapped it.
+    mapped: Option<Memory>,
 }
 
 #[derive(Debug, Clone)]
@@ -24,7 +27,55 @@ impl Content {
         &self.seen
     }
 
+    /// Lets what is seen be changed as memory, until [`Content::unmap`]. False if it is already.
+    pub(super) fn map(&mut self, memory: &Memory) -> bool {
+        let free = self.mapped.is_none();
+        if free {
+            memory.store(0, &self.seen);
+            self.mapped = Some(memory.clone());
+        }
+        free
+    }
+
+    pub(super) fn unmap(&mut self) {
+        self.absorb();
+        self.mapped = None;
+    }
+
+    /// Takes what was stored to the mapped memory as writes of the sectors that differ.
+    pub(super) fn absorb(&mut self) {
+        let Some(memory) = &self.mapped else {
+            return;
+        };
+        let mut now = vec![0; self.seen.len()];
+        memory.load(0, &mut now);
+        let sector = SECTOR as usize;
+        let mut at = 0;
+        for new in now.chunks(sector) {
+            if self.seen.get(at..at + new.len()) != Some(new) {
+                self.change(Change::Write {
+                    offset: at,
+                    bytes: new.to_vec(),
+                });
+            }
+            at += new.len();
+        }
+    }
+
+    /// Returns a copy that shares nothing with this one.
+    pub(super) fn copy(&self) -> Self {
+        Self {
+            seen: self.seen.clone(),
+            durable: self.durable.clone(),
+            changes: self.changes.clone(),
+            mapped: None,
+        }
+    }
+
     pub(super) fn write(&mut self, bytes: &[u8], offset: usize) {
+        if let Some(memory) = &self.mapped {
+            memory.store(offset as u64, bytes);
+        }
         self.change(Change::Write {
             offset,
             bytes: bytes.to_vec(),
@@ -106,6 +157,7 @@ impl Content {
             seen: bytes.clone(),
             durable: bytes,
             changes: Vec::new(),
+            mapped: None,
         }
     }
 }

@@ -3,18 +3,21 @@
 use std::{
     collections::BTreeSet,
     fmt, io,
+    ops::Range,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard},
 };
 
 use bytes::Bytes;
 
+use super::mapping::SimulatedMapping;
 use super::{
+    content::Content,
     fault::{Call, Fault, Faults},
     names::{Inode, Names, parent},
     random::Random,
 };
-use crate::{Disk, File, Lock, Vfs};
+use crate::{Disk, File, Lock, MappedFile, Vfs, locked};
 
 /// A disk in memory; clones are handles to the same one.
 ///
@@ -33,6 +36,15 @@ struct State {
     locks: BTreeSet<PathBuf>,
     faults: Faults,
     capacity: Option<u64>,
+    stores: Stores,
+}
+
+/// The stores to mapped files, and the one that the process does not survive.
+#[derive(Default)]
+struct Stores {
+    count: u64,
+    killing: Option<u64>,
+    killed: Option<SimulatedDisk>,
 }
 
 impl SimulatedDisk {
@@ -55,6 +67,7 @@ impl SimulatedDisk {
             locks: BTreeSet::new(),
             faults: Faults::default(),
             capacity,
+            stores: Stores::default(),
         };
         Self {
             state: Arc::new(Mutex::new(state)),
@@ -71,7 +84,7 @@ impl SimulatedDisk {
     /// on; the new one has no locks and no armed faults.
     #[must_use]
     pub fn crash(&self, seed: u64) -> Self {
-        let mut state = guard(&self.state);
+        let mut state = locked(&self.state);
         state.dead = true;
         let mut random = Random::new(seed);
         let names = state.names.after_crash(&mut random);
@@ -84,14 +97,14 @@ impl SimulatedDisk {
     #[must_use]
     pub fn kill(&self) -> Self {
         let successor = self.fork();
-        guard(&self.state).dead = true;
+        locked(&self.state).dead = true;
         successor
     }
 
     /// Returns another disk with the same files, what is not synced included; this one lives on.
     #[must_use]
     pub fn fork(&self) -> Self {
-        let mut state = guard(&self.state);
+        let mut state = locked(&self.state);
         let seed = state.random.next();
         let names = state.names.deep_copy();
         Self::with(seed, state.directories.clone(), names, state.capacity)
@@ -99,7 +112,7 @@ impl SimulatedDisk {
 
     /// Arms a failure.
     pub fn inject(&self, fault: Fault) {
-        guard(&self.state).faults.arm(fault);
+        locked(&self.state).faults.arm(fault);
     }
 
     /// Makes the `nth` call from now (from 1), of whatever kind, fail once.
@@ -114,38 +127,65 @@ impl SimulatedDisk {
 
     /// Disarms all failures.
     pub fn clear_faults(&self) {
-        guard(&self.state).faults.clear();
+        locked(&self.state).faults.clear();
     }
 
     /// Returns how many calls there were, of one kind or (`None`) of all.
     pub fn calls(&self, call: Option<Call>) -> u64 {
-        guard(&self.state).faults.count(call)
+        locked(&self.state).faults.count(call)
     }
 
     /// Limits the bytes of all files together; what would pass it fails with `StorageFull`.
     pub fn set_capacity(&self, bytes: Option<u64>) {
-        guard(&self.state).capacity = bytes;
+        locked(&self.state).capacity = bytes;
     }
 
     /// Returns the bytes of all files together.
     pub fn used(&self) -> u64 {
-        guard(&self.state).used()
+        locked(&self.state).used()
     }
 
     /// Flips one bit of a file, where it is durable too. False if the file has no such bit.
     pub fn flip_bit(&self, path: &Path, bit: u64) -> bool {
-        let state = guard(&self.state);
+        let state = locked(&self.state);
         let inode = state.names.get(path);
-        inode.is_some_and(|inode| guard(inode).flip_bit(bit))
+        inode.is_some_and(|inode| content(inode).flip_bit(bit))
     }
 
     /// Returns all files, with their lengths, sorted.
     pub fn files(&self) -> Vec<(PathBuf, u64)> {
-        let state = guard(&self.state);
+        let state = locked(&self.state);
         let names = state.names.iter();
         names
-            .map(|(path, inode)| (path.clone(), guard(inode).seen().len() as u64))
+            .map(|(path, inode)| (path.clone(), content(inode).seen().len() as u64))
             .collect()
+    }
+
+    /// Lets the process be killed in the middle of the `nth` store (from now, from 1) to a mapped
+    /// file. It is not: [`SimulatedDisk::killed`] is the disk as it would have been left.
+    pub fn kill_at_store(&self, nth: u64) {
+        let mut state = locked(&self.state);
+        state.stores = Stores {
+            count: 0,
+            killing: Some(nth),
+            killed: None,
+        };
+    }
+
+    /// Returns the disk as the store named to [`SimulatedDisk::kill_at_store`] has left it, if there
+    /// was one.
+    pub fn killed(&self) -> Option<Self> {
+        locked(&self.state).stores.killed.take()
+    }
+
+    pub(super) fn storing(&self) {
+        let mut state = locked(&self.state);
+        state.stores.count += 1;
+        if state.stores.killing == Some(state.stores.count) {
+            drop(state);
+            let killed = self.fork();
+            locked(&self.state).stores.killed = Some(killed);
+        }
     }
 
     fn enter(&self, call: Call) -> io::Result<MutexGuard<'_, State>> {
@@ -155,7 +195,7 @@ impl SimulatedDisk {
     }
 
     fn alive(&self) -> io::Result<MutexGuard<'_, State>> {
-        let state = guard(&self.state);
+        let state = locked(&self.state);
         if state.dead {
             return Err(io::Error::other("this machine has crashed"));
         }
@@ -167,7 +207,7 @@ impl State {
     fn used(&self) -> u64 {
         let names = self.names.iter();
         names
-            .map(|(_, inode)| guard(inode).seen().len() as u64)
+            .map(|(_, inode)| content(inode).seen().len() as u64)
             .sum()
     }
 
@@ -221,8 +261,13 @@ impl Vfs for SimulatedDisk {
 
     fn map(&self, path: &Path) -> io::Result<Bytes> {
         let state = self.enter(Call::Map)?;
-        let bytes = Bytes::copy_from_slice(guard(state.inode(path)?).seen());
+        let bytes = Bytes::copy_from_slice(content(state.inode(path)?).seen());
         Ok(bytes)
+    }
+
+    fn map_mut(&self, path: &Path, capacity: u64) -> io::Result<MappedFile> {
+        let state = self.enter(Call::Map)?;
+        SimulatedMapping::of(self, state.inode(path)?, capacity)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -286,7 +331,7 @@ impl Lock for SimulatedLock {}
 
 impl Drop for SimulatedLock {
     fn drop(&mut self) {
-        guard(&self.disk.state).locks.remove(&self.path);
+        locked(&self.disk.state).locks.remove(&self.path);
     }
 }
 
@@ -299,7 +344,7 @@ impl SimulatedFile {
     /// Writes as much as the capacity allows; an error if that is not all.
     fn write_within_capacity(&self, state: &State, bytes: &[u8], offset: u64) -> io::Result<()> {
         let room = state.room();
-        let mut content = guard(&self.inode);
+        let mut content = content(&self.inode);
         let end_max = (content.seen().len() as u64).saturating_add(room);
         let fitting = end_max.saturating_sub(offset).min(bytes.len() as u64) as usize;
         if let Some(part) = bytes.get(..fitting).filter(|part| !part.is_empty()) {
@@ -315,7 +360,7 @@ impl SimulatedFile {
 impl File for SimulatedFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         let _state = self.disk.enter(Call::Read)?;
-        let content = guard(&self.inode);
+        let content = content(&self.inode);
         let from = content.seen().get(offset as usize..).unwrap_or_default();
         let bytes = from
             .get(..buffer.len())
@@ -337,7 +382,7 @@ impl File for SimulatedFile {
 
     fn sync_data(&mut self) -> io::Result<()> {
         let mut state = self.disk.alive()?;
-        let mut content = guard(&self.inode);
+        let mut content = content(&self.inode);
         match state.faults.enter(Call::Sync) {
             Ok(()) => content.sync(),
             Err(error) => {
@@ -350,25 +395,60 @@ impl File for SimulatedFile {
 
     fn set_len(&mut self, len: u64) -> io::Result<()> {
         let state = self.disk.enter(Call::SetLen)?;
-        let growth = len.saturating_sub(guard(&self.inode).seen().len() as u64);
+        let growth = len.saturating_sub(content(&self.inode).seen().len() as u64);
         if growth > state.room() {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        guard(&self.inode).set_len(len as usize);
+        content(&self.inode).set_len(len as usize);
         Ok(())
     }
 
     fn len(&self) -> io::Result<u64> {
         let _state = self.disk.enter(Call::Status)?;
-        Ok(guard(&self.inode).seen().len() as u64)
+        Ok(content(&self.inode).seen().len() as u64)
     }
 
     fn allocate(&mut self, offset: u64, len: u64) -> io::Result<()> {
         let state = self.disk.enter(Call::Allocate)?;
-        let len_before = guard(&self.inode).seen().len();
+        let len_before = content(&self.inode).seen().len();
         let zeros = vec![0; len as usize];
         self.write_within_capacity(&state, &zeros, offset)
-            .inspect_err(|_| guard(&self.inode).set_len(len_before))
+            .inspect_err(|_| content(&self.inode).set_len(len_before))
+    }
+}
+
+/// What a mapping asks of its disk.
+impl SimulatedDisk {
+    pub(super) fn allocate_mapped(&self, inode: &Inode, end: u64) -> io::Result<()> {
+        let state = self.enter(Call::Allocate)?;
+        let room = state.room();
+        let mut content = content(inode);
+        let len = content.seen().len() as u64;
+        if end.saturating_sub(len) > room {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        if end > len {
+            content.set_len(end as usize);
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear_mapped(&self, inode: &Inode, range: Range<u64>) -> io::Result<()> {
+        let _state = self.enter(Call::Write)?;
+        let zeros = vec![0; (range.end - range.start) as usize];
+        content(inode).write(&zeros, range.start as usize);
+        Ok(())
+    }
+
+    pub(super) fn sync_mapped(&self, inode: &Inode) -> io::Result<()> {
+        let mut state = self.alive()?;
+        let mut content = content(inode);
+        if let Err(error) = state.faults.enter(Call::Sync) {
+            content.sync_failing(&mut state.random);
+            return Err(error);
+        }
+        content.sync();
+        Ok(())
     }
 }
 
@@ -385,7 +465,9 @@ fn missing(path: &Path) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, message)
 }
 
-/// Locks; a panic elsewhere in a test leaves nothing half done here.
-pub(super) fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks a file's content, with what was stored to its mapping.
+pub(super) fn content(inode: &Inode) -> MutexGuard<'_, Content> {
+    let mut content = locked(inode);
+    content.absorb();
+    content
 }

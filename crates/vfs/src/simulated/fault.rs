@@ -11,7 +11,7 @@ pub enum Call {
     Create,
     /// [`crate::Vfs::open`]
     Open,
-    /// [`crate::Vfs::map`]
+    /// [`crate::Vfs::map`] and [`crate::Vfs::map_mut`]
     Map,
     /// [`crate::Vfs::rename`]
     Rename,
@@ -27,13 +27,14 @@ pub enum Call {
     Lock,
     /// [`crate::File::read_exact_at`]
     Read,
-    /// [`crate::File::write_all_at`]: a failing one has written any part of its bytes.
+    /// [`crate::File::write_all_at`]: a failing one has written any part of its bytes. And
+    /// [`crate::MappedFile::clear`].
     Write,
-    /// [`crate::File::sync_data`]: a failing one loses any part of what was unsynced.
+    /// [`crate::File::sync_data`] and [`crate::MappedFile::sync`]: a failing one loses any part of what was unsynced.
     Sync,
     /// [`crate::File::set_len`]
     SetLen,
-    /// [`crate::File::allocate`]
+    /// [`crate::File::allocate`], and what [`crate::MappedFile::reserve`] needs of the disk
     Allocate,
 }
 

@@ -3,6 +3,7 @@
 mod content;
 mod disk;
 mod fault;
+mod mapping;
 mod names;
 mod random;
 

@@ -10,7 +10,7 @@ use super::{content::Content, random::Random};
 
 pub(super) type Inode = Arc<Mutex<Content>>;
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Names {
     seen: BTreeMap<PathBuf, Inode>,
     durable: BTreeMap<PathBuf, Inode>,
@@ -19,7 +19,7 @@ pub(super) struct Names {
 }
 
 /// A creation, removal or rename, which happens as a whole or not at all.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 struct Change {
     directory: PathBuf,
     removed: Option<PathBuf>,
@@ -94,7 +94,7 @@ impl Names {
         let mut copies: BTreeMap<*const Mutex<Content>, Inode> = BTreeMap::new();
         for inode in names.values_mut() {
             let copy = copies.entry(Arc::as_ptr(inode)).or_insert_with(|| {
-                Arc::new(Mutex::new(super::disk::guard(inode).after_crash(random)))
+                Arc::new(Mutex::new(super::disk::content(inode).after_crash(random)))
             });
             *inode = Arc::clone(copy);
         }
@@ -111,7 +111,7 @@ impl Names {
         let mut copy_of = |inode: &Inode| {
             let copy = copies
                 .entry(Arc::as_ptr(inode))
-                .or_insert_with(|| Arc::new(Mutex::new(super::disk::guard(inode).clone())));
+                .or_insert_with(|| Arc::new(Mutex::new(super::disk::content(inode).copy())));
             Arc::clone(copy)
         };
         let mut copy_all = |names: &BTreeMap<PathBuf, Inode>| {

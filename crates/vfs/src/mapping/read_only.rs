@@ -1,4 +1,4 @@
-//! Read-only mappings of files that never change again: the one place with unsafe code.
+//! Read-only mappings of files that never change again.
 #![expect(
     unsafe_code,
     reason = "a file mapping is unsafe to make: what is read can change under the reader"

@@ -1,0 +1,9 @@
+//! Mappings of files, read-only and shared by writers: the one place with unsafe code.
+
+mod racing;
+mod read_only;
+mod shared;
+
+pub(crate) use read_only::map_read_only;
+pub use shared::MappedFile;
+pub(crate) use shared::{Backing, Memory};

@@ -6,6 +6,7 @@
 //! down each change under the same lock, has the records' updates in the order they happened.
 
 mod error;
+mod fixed;
 mod interval;
 mod keyed;
 mod log;
@@ -21,6 +22,7 @@ pub mod testing;
 mod update;
 
 pub use error::TableError;
+pub use fixed::{FixedOptions, FixedTable};
 pub use interval::Interval;
 pub use keyed::{KeyedOptions, KeyedTable};
 pub use log::{Follower, LogOptions, LogPosition, Logged, TornTail, UpdateLog, WhenDurable};

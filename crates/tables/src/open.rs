@@ -5,8 +5,8 @@ use std::{path::Path, sync::Arc};
 use hikyaku_vfs::Disk;
 
 use crate::{
-    KeyedOptions, KeyedTable, Kind, MemoryOptions, MemoryTable, Table, TableError, TableSpec,
-    UpdateSink,
+    FixedOptions, FixedTable, KeyedOptions, KeyedTable, Kind, MemoryOptions, MemoryTable, Table,
+    TableError, TableSpec, UpdateSink,
 };
 
 /// Opens the table that a text names ([`TableSpec`]) in a folder; it is made if it is not there. The
@@ -29,7 +29,11 @@ pub fn open_spec(
 ) -> Result<Arc<dyn Table>, TableError> {
     match spec.kind {
         Kind::Memory => Ok(Arc::new(MemoryTable::new(MemoryOptions::of(spec), sink))),
-        Kind::Fixed => Err(unsupported("fixed")),
+        Kind::Fixed => {
+            let path = folder.join(&spec.file);
+            let options = FixedOptions::of(spec);
+            Ok(Arc::new(FixedTable::open(disk, &path, options, sink)?))
+        }
         Kind::Hash | Kind::Ordered => {
             let path = folder.join(&spec.file);
             let options = KeyedOptions::of(spec);
@@ -37,12 +41,5 @@ pub fn open_spec(
                 disk, &path, spec.kind, options, sink,
             )?))
         }
-    }
-}
-
-const fn unsupported(kind: &'static str) -> TableError {
-    TableError::Unsupported {
-        kind,
-        what: "be opened",
     }
 }

@@ -7,6 +7,7 @@
 )]
 
 mod crash;
+mod fixed;
 mod hostile;
 mod kill;
 mod memory;

@@ -1,0 +1,355 @@
+//! The records of one file: reading, writing, and what the death of the process must not tear.
+//!
+//! Nothing here takes a lock. A writer holds its record's stripe, a reader checks its sequence.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{Ordering, compiler_fence},
+    },
+};
+
+use hikyaku_vfs::MappedFile;
+
+use super::{
+    blocks::{BLOCK, Blocks},
+    layout::{INTENT_HEAD_LEN, Layout},
+    threads,
+};
+use crate::TableError;
+
+/// FORMAT: the length of an intent that removes a record.
+const REMOVAL: u32 = u32::MAX;
+
+/// FORMAT: the first byte of an empty value, by which it is told from a record that is not there.
+const EMPTY: u8 = 1;
+
+/// What is in a slot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// No record.
+    Absent,
+    /// A value of so many bytes.
+    Value(usize),
+    /// A length that is above the width.
+    Damaged(u64),
+}
+
+/// Where a thread notes what it is about to write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Intent {
+    number: u64,
+    /// Whether others may be using it too.
+    is_spare: bool,
+}
+
+/// The records of one file.
+#[derive(Debug)]
+pub(super) struct Records {
+    map: MappedFile,
+    layout: Layout,
+    /// The largest key.
+    limit: u64,
+    /// Blocks that may have records: all that have.
+    pub(super) blocks: Blocks,
+    spare_intent: Mutex<()>,
+    path: PathBuf,
+}
+
+/// Turns what a disk says into what a table says.
+pub(super) fn disk_error(error: io::Error) -> TableError {
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+            TableError::Full
+        }
+        _ => TableError::Io(error),
+    }
+}
+
+impl Records {
+    pub(super) fn new(map: MappedFile, layout: Layout, path: &Path) -> Self {
+        let limit = layout.records_in(map.capacity());
+        Self {
+            map,
+            layout,
+            limit,
+            blocks: Blocks::new(limit),
+            spare_intent: Mutex::new(()),
+            path: path.to_path_buf(),
+        }
+    }
+
+    #[inline]
+    pub(super) const fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    #[inline]
+    pub(super) const fn map(&self) -> &MappedFile {
+        &self.map
+    }
+
+    /// Returns the largest key.
+    #[inline]
+    pub(super) const fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Returns a key's place in the array.
+    #[inline]
+    pub(super) fn index(&self, key: u64) -> Result<u64, TableError> {
+        match key.wrapping_sub(1) {
+            index if index < self.limit => Ok(index),
+            u64::MAX => Err(TableError::KeyNotANumber),
+            _ => Err(TableError::KeyTooLarge { limit: self.limit }),
+        }
+    }
+
+    /// Says where the file is damaged.
+    pub(super) fn damaged(&self, index: u64, len: u64) -> TableError {
+        TableError::Corrupt(format!(
+            "{}: the length at offset {} is {len}, expected at most {}",
+            self.path.display(),
+            self.layout.slot(index),
+            self.layout.width
+        ))
+    }
+
+    /// Returns what is in a slot.
+    #[inline]
+    pub(super) fn slot(&self, index: u64) -> Slot {
+        let offset = self.layout.slot(index);
+        let len = match self.layout.length_len {
+            1 => {
+                let mut len = [0];
+                self.map.load(offset, &mut len);
+                u64::from(u8::from_le_bytes(len))
+            }
+            2 => {
+                let mut len = [0; 2];
+                self.map.load(offset, &mut len);
+                u64::from(u16::from_le_bytes(len))
+            }
+            _ => {
+                let mut len = [0; 4];
+                self.map.load(offset, &mut len);
+                u64::from(u32::from_le_bytes(len))
+            }
+        };
+        if len > self.layout.width as u64 {
+            return Slot::Damaged(len);
+        }
+        if len == 0 {
+            let mut first = [0];
+            self.map
+                .load(offset + self.layout.length_len as u64, &mut first);
+            if first == [0] {
+                return Slot::Absent;
+            }
+        }
+        Slot::Value(len as usize)
+    }
+
+    /// Copies a value's first bytes.
+    #[inline]
+    pub(super) fn value(&self, index: u64, to: &mut [u8]) {
+        let offset = self.layout.slot(index) + self.layout.length_len as u64;
+        self.map.load(offset, to);
+    }
+
+    /// Returns which records of a block there are, the first in the lowest bit.
+    pub(super) fn present(&self, block: u64) -> u16 {
+        let first = block * BLOCK;
+        let here = first..(first + BLOCK).min(self.limit);
+        let present = here.filter(|index| self.slot(*index) != Slot::Absent);
+        present.fold(0, |bits, index| bits | 1 << (index - first))
+    }
+
+    /// Copies a block's bytes.
+    pub(super) fn block_bytes(&self, block: u64, to: &mut Vec<u8>) {
+        let records = BLOCK.min(self.limit.saturating_sub(block * BLOCK));
+        let start = to.len();
+        to.resize(start + (records * self.layout.slot_len()) as usize, 0);
+        if let Some(place) = to.get_mut(start..) {
+            self.map.load(self.layout.slot(block * BLOCK), place);
+        }
+    }
+
+    /// Makes sure that a record and the intent before it can be written.
+    #[inline]
+    pub(super) fn prepare(&self, index: u64) -> Result<Intent, TableError> {
+        let spare = self.layout.intents - 1;
+        let number = threads::number().map_or(spare, |number| number.min(spare));
+        let intent = Intent {
+            number,
+            is_spare: number == spare,
+        };
+        self.map
+            .reserve(self.layout.intent(number), self.layout.intent_len as usize)
+            .map_err(disk_error)?;
+        self.prepare_plain(index)?;
+        Ok(intent)
+    }
+
+    /// As [`Records::prepare`], for a write that needs no intent.
+    #[inline]
+    pub(super) fn prepare_plain(&self, index: u64) -> Result<(), TableError> {
+        let slot_len = self.layout.slot_len() as usize;
+        let reserved = self.map.reserve(self.layout.slot(index), slot_len);
+        reserved.map_err(disk_error)
+    }
+
+    /// Notes what is going to be written, calls `write`, and forgets the note: if the process ends in
+    /// between, the next one that opens the table carries it out.
+    #[inline]
+    pub(super) fn intend(
+        &self,
+        intent: Intent,
+        index: u64,
+        new: Option<&[u8]>,
+        write: impl FnOnce(),
+    ) {
+        let _alone = intent.is_spare.then(|| {
+            self.spare_intent
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+        });
+        let offset = self.layout.intent(intent.number);
+        let key = index + 1;
+        let value = new.unwrap_or_default();
+        let len = new.map_or(REMOVAL, |new| new.len() as u32);
+        let rest = u64::from(len) | u64::from(checksum(key, len, value)) << 32;
+        self.map.store(offset + INTENT_HEAD_LEN as u64, value);
+        self.map.store_u64(offset + 8, rest);
+        // The end of the process comes between two of its instructions: their order is all that
+        // counts.
+        compiler_fence(Ordering::SeqCst);
+        self.map.store_u64(offset, key);
+        compiler_fence(Ordering::SeqCst);
+        write();
+        compiler_fence(Ordering::SeqCst);
+        self.map.store_u64(offset, 0);
+    }
+
+    /// Writes a record (`None`: removes it). `old`: what was in the slot.
+    #[inline]
+    pub(super) fn write(&self, index: u64, old: Slot, new: Option<&[u8]>) {
+        let offset = self.layout.slot(index);
+        let value_offset = offset + self.layout.length_len as u64;
+        let value = match new {
+            Some([]) => &[EMPTY],
+            Some(value) => value,
+            None => &[0],
+        };
+        let len = new.map_or(0, <[u8]>::len);
+        match self.layout.length_len {
+            1 => self.map.store(offset, &(len as u8).to_le_bytes()),
+            2 => self.map.store(offset, &(len as u16).to_le_bytes()),
+            _ => self.map.store(offset, &(len as u32).to_le_bytes()),
+        }
+        self.map.store(value_offset, value);
+        let old_len = match old {
+            Slot::Absent => 0,
+            Slot::Value(len) => len,
+            Slot::Damaged(_) => self.layout.width,
+        };
+        if old_len > value.len() {
+            self.zero(value_offset + value.len() as u64, old_len - value.len());
+        }
+    }
+
+    /// What lies behind a value is zeros: nothing of an older one is left.
+    #[cold]
+    fn zero(&self, mut offset: u64, mut len: usize) {
+        const ZEROS: [u8; 512] = [0; 512];
+        while let Some(zeros) = ZEROS.get(..len.min(ZEROS.len())).filter(|_| len > 0) {
+            self.map.store(offset, zeros);
+            offset += zeros.len() as u64;
+            len -= zeros.len();
+        }
+    }
+
+    /// Carries out what was noted and not done when the process ended; tells whether there was
+    /// something. A note that was itself not whole is for a record that was not touched yet.
+    pub(super) fn recover_intents(&self) -> Result<bool, TableError> {
+        let mut found = false;
+        for number in 0..self.layout.intents {
+            let offset = self.layout.intent(number);
+            let key = self.map.load_u64(offset);
+            if key == 0 {
+                continue;
+            }
+            found = true;
+            if let Ok(index) = self.index(key) {
+                let rest = self.map.load_u64(offset + 8);
+                let (len, stated) = (rest as u32, (rest >> 32) as u32);
+                let value_len = if len == REMOVAL { 0 } else { len as usize };
+                if value_len <= self.layout.width {
+                    let mut value = vec![0; value_len];
+                    self.map.load(offset + INTENT_HEAD_LEN as u64, &mut value);
+                    if stated == checksum(key, len, &value) {
+                        self.prepare_plain(index)?;
+                        let new = (len != REMOVAL).then_some(&value[..]);
+                        // Whatever is in the slot is in pieces.
+                        let old = Slot::Damaged(0);
+                        self.write(index, old, new);
+                    }
+                }
+            }
+            compiler_fence(Ordering::SeqCst);
+            self.map.reserve(offset, 8).map_err(disk_error)?;
+            self.map.store_u64(offset, 0);
+        }
+        Ok(found)
+    }
+
+    /// Notes which blocks may have records, going by the file's holes.
+    pub(super) fn find_blocks(&self) -> Result<(), TableError> {
+        let start = self.layout.records_offset;
+        let mut at = start;
+        while let Some(data) = self.map.next_data(at)? {
+            let first = data.start.max(start) - start;
+            let end = (data.end.max(start) - start).div_ceil(self.layout.slot_len());
+            let blocks =
+                first / self.layout.slot_len() / BLOCK..end.min(self.limit).div_ceil(BLOCK);
+            for block in blocks {
+                self.blocks.set(block);
+            }
+            at = data.end;
+        }
+        Ok(())
+    }
+
+    /// Counts the records, and forgets blocks that have none. Nobody may be writing.
+    pub(super) fn scan(&self) -> u64 {
+        let mut count = 0;
+        let mut from = 0;
+        while let Some(block) = self.blocks.next(from) {
+            let present = self.present(block);
+            count += u64::from(present.count_ones());
+            if present == 0 {
+                self.blocks.clear(block);
+            }
+            from = block + 1;
+        }
+        count
+    }
+}
+
+/// FORMAT: the checksum of an intent.
+#[inline]
+fn checksum(key: u64, len: u32, value: &[u8]) -> u32 {
+    let mut head = [0; 12];
+    for (to, from) in head
+        .iter_mut()
+        .zip(key.to_le_bytes().into_iter().chain(len.to_le_bytes()))
+    {
+        *to = from;
+    }
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&head);
+    hasher.update(value);
+    hasher.finalize()
+}

@@ -602,3 +602,16 @@ proptest! {
         check("model.hash?value=32&durability=none", WIDE, &steps);
     }
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_fixed_table_is_a_map(steps in proptest::collection::vec(step(), 1..60)) {
+        let bounds = Bounds {
+            width: Some(12),
+            value_bytes_max: 12,
+        };
+        check("model.fixed?width=12&limit=1m", bounds, &steps);
+    }
+}

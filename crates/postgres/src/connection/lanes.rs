@@ -1,0 +1,74 @@
+//! The connections of one reader. They are its own while it lives; afterwards the next one takes them.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{Connector, Session, session::InUse};
+use crate::PostgresError;
+
+/// Connections that no reader has.
+pub(crate) type IdleSessions = Arc<Mutex<Vec<Arc<Session>>>>;
+
+/// The connections of one reader: statements of one go one after the other, so each query takes the
+/// one that has the least to do.
+pub(crate) struct Lanes {
+    connector: Connector,
+    idle: IdleSessions,
+    max: usize,
+    open: RefCell<Vec<Arc<Session>>>,
+    /// Connections are made one after the other, so that there are never more than may be.
+    making: tokio::sync::Mutex<()>,
+}
+
+impl Lanes {
+    pub(crate) fn new(connector: Connector, idle: IdleSessions, max: usize) -> Self {
+        Self {
+            connector,
+            idle,
+            max: max.max(1),
+            open: RefCell::default(),
+            making: tokio::sync::Mutex::default(),
+        }
+    }
+
+    /// Returns the connection that has the least to do, or a new one while there may be more.
+    pub(crate) async fn session(&self) -> Result<InUse, PostgresError> {
+        if let Some(session) = self.free() {
+            return Ok(session);
+        }
+        let _turn = self.making.lock().await;
+        if let Some(session) = self.free() {
+            return Ok(session);
+        }
+        let session = match self.take_idle() {
+            Some(session) => session,
+            None => self.connector.connect().await?,
+        };
+        let in_use = session.in_use();
+        self.open.borrow_mut().push(session);
+        Ok(in_use)
+    }
+
+    /// Returns an open connection, unless a new one would be better and is allowed.
+    fn free(&self) -> Option<InUse> {
+        let mut open = self.open.borrow_mut();
+        open.retain(|session| !session.client.is_closed());
+        let least = open.iter().min_by_key(|session| session.users())?;
+        (least.users() == 0 || open.len() >= self.max).then(|| least.in_use())
+    }
+
+    fn take_idle(&self) -> Option<Arc<Session>> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|session| !session.client.is_closed());
+        idle.pop()
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.append(self.open.get_mut());
+    }
+}

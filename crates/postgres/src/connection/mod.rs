@@ -1,0 +1,9 @@
+//! Connections: how they are made, what is set on them, who uses which.
+
+mod connect;
+mod lanes;
+mod session;
+
+pub(crate) use connect::Connector;
+pub(crate) use lanes::{IdleSessions, Lanes};
+pub(crate) use session::{Session, lock_key};

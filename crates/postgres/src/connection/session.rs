@@ -1,0 +1,114 @@
+//! One connection, with the statements that are prepared on it.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use sha2::{Digest, Sha256};
+use tokio_postgres::{Client, Row, Statement, types::ToSql};
+
+use crate::{PostgresError, schema::SchemaName};
+
+/// Distinct statements kept prepared on one connection. Shapes of filters make some dozens.
+const STATEMENTS_MAX: usize = 500;
+
+/// Parameters of a statement.
+pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// One connection.
+pub(crate) struct Session {
+    pub(crate) client: Client,
+    schema: SchemaName,
+    statements: Mutex<HashMap<String, Statement>>,
+    in_flight: AtomicUsize,
+}
+
+impl Session {
+    pub(super) fn new(client: Client, schema: SchemaName) -> Self {
+        Self {
+            client,
+            schema,
+            statements: Mutex::default(),
+            in_flight: AtomicUsize::new(0),
+        }
+    }
+
+    /// Returns the statement of this text, prepared on this connection once. `{schema}` stands for the
+    /// schema.
+    pub(crate) async fn prepared(&self, sql: &str) -> Result<Statement, PostgresError> {
+        if let Some(statement) = self.statements().get(sql) {
+            return Ok(statement.clone());
+        }
+        let statement = self.client.prepare(&self.schema.fill(sql)).await?;
+        let mut statements = self.statements();
+        if statements.len() >= STATEMENTS_MAX {
+            statements.clear();
+        }
+        statements.insert(sql.to_owned(), statement.clone());
+        Ok(statement)
+    }
+
+    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<String, Statement>> {
+        self.statements
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a statement's rows.
+    pub(crate) async fn rows(
+        &self,
+        sql: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<Vec<Row>, PostgresError> {
+        let statement = self.prepared(sql).await?;
+        Ok(self.client.query(&statement, parameters).await?)
+    }
+
+    /// Carries a statement out; returns how many rows it changed.
+    pub(crate) async fn execute(
+        &self,
+        sql: &str,
+        parameters: Parameters<'_>,
+    ) -> Result<u64, PostgresError> {
+        let statement = self.prepared(sql).await?;
+        Ok(self.client.execute(&statement, parameters).await?)
+    }
+
+    /// Counts itself as one more that uses the connection, until it is dropped.
+    pub(crate) fn in_use(self: &Arc<Self>) -> InUse {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InUse(Arc::clone(self))
+    }
+
+    /// Returns how many use the connection now.
+    pub(crate) fn users(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+}
+
+/// A use of a connection.
+pub(crate) struct InUse(Arc<Session>);
+
+impl std::ops::Deref for InUse {
+    type Target = Session;
+    fn deref(&self) -> &Session {
+        &self.0
+    }
+}
+
+impl Drop for InUse {
+    fn drop(&mut self) {
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Returns the number of the advisory lock that a schema has for a purpose.
+pub(crate) fn lock_key(schema: &SchemaName, purpose: &str) -> i64 {
+    let digest: [u8; 32] = Sha256::digest(format!("hikyaku:{}:{purpose}", schema.as_str())).into();
+    let [a, b, c, d, e, f, g, h, ..] = digest;
+    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+}

@@ -1,0 +1,80 @@
+//! What can go wrong, by what the caller can do about it.
+
+use std::error::Error;
+
+use hikyaku_store::StoreError;
+use tokio_postgres::error::SqlState;
+
+/// Why the store could not do what it was asked.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PostgresError {
+    /// The database can't be reached, is too busy or has no room: it may work later.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The configuration or the schema does not allow it: it will not work until somebody changes it.
+    #[error("{0}")]
+    Refused(String),
+    /// The server will not carry a statement out, now or later: the write it is for is refused.
+    #[error("{0}")]
+    Rejected(String),
+    /// The server says that stored data is damaged.
+    #[error("{0}")]
+    Corrupt(String),
+}
+
+impl From<tokio_postgres::Error> for PostgresError {
+    fn from(error: tokio_postgres::Error) -> Self {
+        let text = describe(&error);
+        let Some(code) = error.code() else {
+            // No answer of the server's: the connection, or the way to it.
+            return Self::Unavailable(text);
+        };
+        if [SqlState::DATA_CORRUPTED, SqlState::INDEX_CORRUPTED].contains(code) {
+            return Self::Corrupt(text);
+        }
+        if [
+            SqlState::INSUFFICIENT_PRIVILEGE,
+            SqlState::INVALID_CATALOG_NAME,
+        ]
+        .contains(code)
+        {
+            return Self::Refused(text);
+        }
+        match code.code().get(..2) {
+            // Authorisation.
+            Some("28") => Self::Refused(text),
+            // The connection, a rollback of the server's choice, resources, locks, an operator, the
+            // system below; and a server that has become a standby.
+            Some("08" | "40" | "53" | "55" | "57" | "58") => Self::Unavailable(text),
+            _ if *code == SqlState::READ_ONLY_SQL_TRANSACTION => Self::Unavailable(text),
+            _ => Self::Rejected(text),
+        }
+    }
+}
+
+/// Says an error with its causes; the driver's own text leaves them out.
+fn describe(error: &tokio_postgres::Error) -> String {
+    let mut text = String::from("postgresql: ");
+    if let Some(database) = error.as_db_error() {
+        text += &format!("{} ({})", database.message(), database.code().code());
+        return text;
+    }
+    text += &error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text += &format!(": {next}");
+        cause = next.source();
+    }
+    text
+}
+
+impl From<PostgresError> for StoreError {
+    fn from(error: PostgresError) -> Self {
+        match error {
+            PostgresError::Unavailable(text)
+            | PostgresError::Refused(text)
+            | PostgresError::Rejected(text) => Self::Unavailable(text),
+            PostgresError::Corrupt(text) => Self::Corrupt(text),
+        }
+    }
+}

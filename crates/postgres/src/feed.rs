@@ -1,0 +1,260 @@
+//! New events: this node's own as it commits them, other nodes' as the database tells of them, each once
+//! and in the order of their numbers.
+//!
+//! Numbers commit in their order, because they are given under the writer's lock; so a place in that
+//! order says exactly what has been told. Where this node's own commit follows what was told last, it
+//! goes straight to the subscribers; where another node's lies between, both come from the database.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicI32, AtomicI64, Ordering},
+};
+
+use bytes::Bytes;
+use futures_channel::mpsc::{UnboundedSender, unbounded};
+use hikyaku_event::Event;
+use hikyaku_store::{Committed, CommittedEvent, CommittedFeed, Sequence};
+use tokio::{
+    sync::{Notify, OwnedMutexGuard},
+    time::{Duration, sleep, timeout},
+};
+use tokio_postgres::AsyncMessage;
+
+use crate::{
+    PostgresError,
+    connection::{Connector, Session, lock_key},
+    schema::SchemaName,
+};
+
+/// Events read from the database at once.
+const PAGE: i64 = 500;
+/// How often the listener looks without having been told: a lost notification costs this much.
+const LOOK: Duration = Duration::from_secs(5);
+/// Pauses between tries to listen again: from, up to.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+const NEWS: &str = "SELECT seq, json FROM {schema}.events WHERE seq > $1 ORDER BY seq LIMIT $2";
+
+/// Returns the channel on which a schema's nodes tell each other of commits.
+pub(crate) fn channel(schema: &SchemaName) -> String {
+    format!("hikyaku_{}", schema.as_str())
+}
+
+/// Returns the last number that is committed.
+pub(crate) async fn position(session: &Session, schema: &SchemaName) -> Result<i64, PostgresError> {
+    // A writer at work has set the number before it commits: this waits until it has.
+    session.client.batch_execute("BEGIN").await?;
+    let lock = lock_key(schema, "writer");
+    let shared = "SELECT pg_advisory_xact_lock_shared($1)";
+    session.rows(shared, &[&lock]).await?;
+    let rows = session
+        .rows("SELECT last_value FROM {schema}.position", &[])
+        .await?;
+    session.client.batch_execute("COMMIT").await?;
+    Ok(rows.first().map_or(0, |row| row.get(0)))
+}
+
+/// What this node has told, and to whom.
+pub(crate) struct Feed {
+    /// Every commit up to this number can be read. Never less than what was told.
+    visible: AtomicI64,
+    /// Every commit up to this number has happened, here or elsewhere.
+    heard: AtomicI64,
+    state: Mutex<State>,
+    /// There may be something to read from the database.
+    news: Notify,
+    /// Held by the writer from its commit until it has told of it, and by who reads the news: what a
+    /// commit stored and removed again is in no table, and only the writer can tell of it.
+    turn: Arc<tokio::sync::Mutex<()>>,
+    /// The process of the server that the writer talks to: what that one tells is known.
+    own_process: AtomicI32,
+}
+
+/// The right to tell what comes next.
+pub(crate) type Turn = OwnedMutexGuard<()>;
+
+struct State {
+    told: i64,
+    senders: Vec<UnboundedSender<Arc<Committed>>>,
+    closed: bool,
+}
+
+impl Feed {
+    pub(crate) fn new(position: i64) -> Self {
+        Self {
+            visible: AtomicI64::new(position),
+            heard: AtomicI64::new(position),
+            state: Mutex::new(State {
+                told: position,
+                senders: Vec::new(),
+                closed: false,
+            }),
+            news: Notify::new(),
+            turn: Arc::default(),
+            own_process: AtomicI32::new(0),
+        }
+    }
+
+    /// Returns the newest snapshot that can be read.
+    pub(crate) fn snapshot(&self) -> Sequence {
+        Sequence(self.visible.load(Ordering::Acquire).unsigned_abs())
+    }
+
+    pub(crate) fn subscribe(&self) -> CommittedFeed {
+        let (sender, receiver) = unbounded();
+        let mut state = self.state();
+        if !state.closed {
+            state.senders.push(sender);
+        }
+        Box::pin(receiver)
+    }
+
+    /// Ends every subscription.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.senders.clear();
+    }
+
+    /// Waits for the right to tell what comes next.
+    pub(crate) async fn turn(&self) -> Turn {
+        Arc::clone(&self.turn).lock_owned().await
+    }
+
+    /// Learns which process of the server the writer talks to.
+    pub(crate) fn writer_is(&self, process: i32) {
+        self.own_process.store(process, Ordering::Relaxed);
+    }
+
+    /// Has the listener look into the database: a commit's end is not known.
+    pub(crate) fn look(&self) {
+        self.news.notify_one();
+    }
+
+    /// Takes a commit of this node's: the numbers behind `before` up to `last`.
+    pub(crate) fn committed(&self, before: i64, last: i64, events: Vec<CommittedEvent>) {
+        self.visible.fetch_max(last, Ordering::AcqRel);
+        if last == before {
+            return;
+        }
+        let mut state = self.state();
+        if state.told == before {
+            state.tell(last, events);
+        } else {
+            self.news.notify_one();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Listens to other nodes until the store closes. A connection that is lost is made again, and what
+    /// was missed meanwhile is found by its number.
+    pub(crate) async fn listen(self: Arc<Self>, connector: Connector) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            match self.listen_once(&connector, &mut pause).await {
+                Ok(()) => return,
+                Err(error) => tracing::warn!(%error, "not listening to other nodes; trying again"),
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
+        }
+    }
+
+    async fn listen_once(
+        self: &Arc<Self>,
+        connector: &Connector,
+        pause: &mut Duration,
+    ) -> Result<(), PostgresError> {
+        let feed = Arc::downgrade(self);
+        let hear = move |message| {
+            let AsyncMessage::Notification(notification) = message else {
+                return;
+            };
+            if let Some(feed) = feed.upgrade() {
+                feed.heard(notification.process_id(), notification.payload());
+            }
+        };
+        let session = connector.connect_and_hear(hear).await?;
+        let listen = format!("LISTEN \"{}\"", channel(&connector.schema));
+        session.client.batch_execute(&listen).await?;
+        // What was told while nobody listened.
+        let position = position(&session, &connector.schema).await?;
+        self.heard.fetch_max(position, Ordering::AcqRel);
+        *pause = PAUSE_MIN;
+        loop {
+            self.catch_up(&session).await?;
+            // Nothing told in this time is no error: it looks anyway.
+            let _ = timeout(LOOK, self.news.notified()).await;
+            if self.state().closed {
+                return Ok(());
+            }
+        }
+    }
+
+    fn heard(&self, process: i32, position: &str) {
+        if process == self.own_process.load(Ordering::Relaxed) {
+            return;
+        }
+        let Ok(position) = position.parse() else {
+            return;
+        };
+        self.heard.fetch_max(position, Ordering::AcqRel);
+        if position > self.state().told {
+            self.news.notify_one();
+        }
+    }
+
+    /// Tells what the database has behind what was told.
+    async fn catch_up(&self, session: &Session) -> Result<(), PostgresError> {
+        loop {
+            let _turn = self.turn().await;
+            let (told, heard) = (self.state().told, self.heard.load(Ordering::Acquire));
+            let rows = session.rows(NEWS, &[&told, &PAGE]).await?;
+            let mut events = Vec::with_capacity(rows.len());
+            let mut last = told;
+            for row in &rows {
+                last = row.get(0);
+                let json = Bytes::copy_from_slice(row.get(1));
+                match Event::from_stored(json) {
+                    Ok(event) => events.push(CommittedEvent {
+                        sequence: Sequence(last.unsigned_abs()),
+                        event: Arc::new(event),
+                    }),
+                    // One damaged row must not keep the others from being told.
+                    Err(error) => tracing::error!(seq = last, %error, "a stored event is not one"),
+                }
+            }
+            let is_all = rows.len() < PAGE as usize;
+            if is_all {
+                // What else was committed until then stored nothing that is still there.
+                last = last.max(heard);
+            }
+            self.visible.fetch_max(last, Ordering::AcqRel);
+            let mut state = self.state();
+            let told = state.told;
+            events.retain(|event| i64::try_from(event.sequence.0).is_ok_and(|seq| seq > told));
+            if last > told {
+                state.tell(last, events);
+            }
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+}
+
+impl State {
+    fn tell(&mut self, last: i64, events: Vec<CommittedEvent>) {
+        self.told = last;
+        if events.is_empty() {
+            return;
+        }
+        let committed = Arc::new(Committed { events });
+        self.senders
+            .retain(|sender| sender.unbounded_send(Arc::clone(&committed)).is_ok());
+    }
+}

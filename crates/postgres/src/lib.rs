@@ -1,0 +1,21 @@
+//! The event store on PostgreSQL: for more than one machine can do, and for several nodes beside it.
+//!
+//! The tables and their indexes are in [`schema`], what is written in [`write`], how answers are found
+//! in [`query`], how nodes hear of each other's commits in [`feed`]. Connections ([`connection`]) are
+//! driven by threads of the store's own; who asks needs no runtime.
+
+mod columns;
+mod connection;
+mod error;
+mod feed;
+mod options;
+mod query;
+mod reader;
+mod schema;
+mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
+mod waiting;
+mod write;
+
+pub use crate::{error::PostgresError, options::Options, schema::schema_sql, store::PostgresStore};

@@ -1,0 +1,47 @@
+//! What an operator can say about the store.
+
+use std::time::Duration;
+
+/// How the store reaches its database, and what it may use of it.
+#[derive(Clone)]
+pub struct Options {
+    /// `postgres://user:password@host:port/database?...`, or `key=value` pairs, as libpq has them.
+    pub url: String,
+    /// The schema that everything is in: several relays can share a database.
+    pub schema: String,
+    /// Connections that one worker may use for reading at the same time; each is made when it is first
+    /// needed. At least 1. Beside them a node has two: the writer's and the listener's.
+    pub connections_per_worker: usize,
+    /// How long one statement may take before the server gives it up.
+    pub statement_timeout: Duration,
+    /// How long a write may wait for other nodes' writes.
+    pub lock_timeout: Duration,
+    /// How long making a connection may take.
+    pub connect_timeout: Duration,
+    /// For how long writes are tried again while the database can't be reached, before they are refused.
+    pub retry_time: Duration,
+}
+
+impl Options {
+    /// Returns the defaults for this database.
+    pub fn new(url: &str) -> Self {
+        Self {
+            url: url.to_owned(),
+            schema: "hikyaku".to_owned(),
+            connections_per_worker: 4,
+            statement_timeout: Duration::from_secs(10),
+            lock_timeout: Duration::from_secs(5),
+            connect_timeout: Duration::from_secs(5),
+            retry_time: Duration::from_secs(5),
+        }
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // The URL may hold a password.
+        f.debug_struct("Options")
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}

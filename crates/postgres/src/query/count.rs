@@ -1,0 +1,62 @@
+//! A count under way.
+
+use std::{
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use hikyaku_store::{
+    Allowance, Budget, CountCursor, CountStep, LocalFuture, Query, Sequence, StoreError,
+};
+
+use super::{cursor::searches, merge::Merge, place::Direction};
+use crate::{PostgresError, connection::Lanes};
+
+/// Matches counted between two looks at whose turn it is on the connection.
+const TURN: u64 = 16_384;
+const NO_LIMIT: Allowance = Allowance {
+    enough: u64::MAX,
+    most: u64::MAX,
+};
+
+/// A count under way.
+pub(crate) struct PostgresCount {
+    work: LocalFuture<'static, Result<u64, PostgresError>>,
+}
+
+impl PostgresCount {
+    pub(crate) fn new(lanes: Rc<Lanes>, query: Query, snapshot: Sequence) -> Self {
+        Self {
+            work: Box::pin(count(lanes, query, snapshot)),
+        }
+    }
+}
+
+impl CountCursor for PostgresCount {
+    fn poll_count(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &mut Budget,
+    ) -> Poll<Result<CountStep, StoreError>> {
+        if budget.is_spent() {
+            return Poll::Ready(Ok(CountStep::Yield));
+        }
+        budget.spend(1);
+        let count = std::task::ready!(self.work.as_mut().poll(cx))?;
+        Poll::Ready(Ok(CountStep::Done(count)))
+    }
+}
+
+async fn count(lanes: Rc<Lanes>, query: Query, snapshot: Sequence) -> Result<u64, PostgresError> {
+    let mut merge = Merge::new(searches(&query, snapshot, |_| NO_LIMIT), Direction::Forward);
+    let mut count = 0;
+    loop {
+        let session = lanes.session().await?;
+        for _ in 0..TURN {
+            if merge.next(&session).await?.is_none() {
+                return Ok(count);
+            }
+            count += 1;
+        }
+    }
+}

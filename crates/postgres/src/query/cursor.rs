@@ -1,0 +1,160 @@
+//! A query under way: the merged matches, and their events in bunches.
+
+use std::{
+    cell::RefCell,
+    collections::{HashMap, VecDeque},
+    rc::Rc,
+    task::{Context, Poll},
+};
+
+use bytes::Bytes;
+use hikyaku_event::Kind;
+use hikyaku_store::{
+    Allowance, Budget, Completeness, LocalFuture, Query, QueryCursor, QueryStep, Sequence,
+    StoreError, StoredEvent,
+};
+
+use super::{
+    condition::Asked,
+    merge::Merge,
+    place::{Direction, Hit, Place, Span},
+    search::Search,
+};
+use crate::{
+    PostgresError,
+    columns::{self, Word},
+    connection::{Lanes, Session},
+};
+
+/// Events that are fetched at once.
+const BUNCH: usize = 512;
+/// All of the order.
+pub(super) const EVERYTHING: Span = Span {
+    newest: Place::NEWEST,
+    oldest: Place::OLDEST,
+};
+
+type Ready = Rc<RefCell<VecDeque<StoredEvent>>>;
+
+/// A query under way.
+pub(crate) struct PostgresCursor {
+    snapshot: Sequence,
+    /// Answers that are not handed out. While there are any, no more are fetched: an answer that nobody
+    /// reads costs nothing.
+    ready: Ready,
+    work: Option<LocalFuture<'static, Result<Completeness, PostgresError>>>,
+    completeness: Completeness,
+}
+
+impl PostgresCursor {
+    pub(crate) fn new(lanes: Rc<Lanes>, query: Query, snapshot: Sequence) -> Self {
+        let ready = Ready::default();
+        let work = answer(lanes, query, snapshot, Rc::clone(&ready));
+        Self {
+            snapshot,
+            ready,
+            work: Some(Box::pin(work)),
+            completeness: Completeness::Unknown,
+        }
+    }
+}
+
+impl QueryCursor for PostgresCursor {
+    fn snapshot(&self) -> Sequence {
+        self.snapshot
+    }
+
+    fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &mut Budget,
+    ) -> Poll<Result<QueryStep, StoreError>> {
+        if budget.is_spent() {
+            return Poll::Ready(Ok(QueryStep::Yield));
+        }
+        if self.ready.borrow().is_empty()
+            && let Some(work) = &mut self.work
+            && let Poll::Ready(end) = work.as_mut().poll(cx)
+        {
+            self.work = None;
+            self.completeness = end?;
+        }
+        budget.spend(1);
+        match self.ready.borrow_mut().pop_front() {
+            Some(event) => Poll::Ready(Ok(QueryStep::Event(event))),
+            None if self.work.is_some() => Poll::Pending,
+            None => Poll::Ready(Ok(QueryStep::End(self.completeness))),
+        }
+    }
+}
+
+/// Makes the searches of a query, each with its allowance.
+pub(super) fn searches(
+    query: &Query,
+    snapshot: Sequence,
+    allowance: impl Fn(Option<u64>) -> Allowance,
+) -> Vec<(Search, Allowance)> {
+    let search = |filter| {
+        let snapshot = i64::try_from(snapshot.0).unwrap_or(i64::MAX);
+        let asked = Asked::new(filter, &query.reader, snapshot, query.now);
+        Search::new(asked, filter, EVERYTHING, Direction::Forward)
+    };
+    query
+        .filters
+        .iter()
+        .map(|filter| (search(filter), allowance(filter.limit)))
+        .collect()
+}
+
+async fn answer(
+    lanes: Rc<Lanes>,
+    query: Query,
+    snapshot: Sequence,
+    ready: Ready,
+) -> Result<Completeness, PostgresError> {
+    let searches = searches(&query, snapshot, |limit| query.limits.allowance(limit));
+    let mut merge = Merge::new(searches, Direction::Forward);
+    loop {
+        // Between two bunches the connection is anybody's: the client may take its time.
+        let session = lanes.session().await?;
+        let mut bunch = Vec::new();
+        while bunch.len() < BUNCH
+            && let Some(hit) = merge.next(&session).await?
+        {
+            bunch.push(hit);
+        }
+        if bunch.is_empty() {
+            return Ok(merge.completeness());
+        }
+        let ended = bunch.len() < BUNCH;
+        let events = fetch(&session, &bunch).await?;
+        drop(session);
+        ready.borrow_mut().extend(events);
+        if ended {
+            return Ok(merge.completeness());
+        }
+    }
+}
+
+/// Fetches events in the order of the hits. Those that were removed meanwhile are left out.
+async fn fetch(session: &Session, hits: &[Hit]) -> Result<Vec<StoredEvent>, PostgresError> {
+    let numbers: Vec<i64> = hits.iter().map(|hit| hit.seq).collect();
+    let sql = "SELECT seq, id, age, kind, json FROM {schema}.events WHERE seq = ANY($1)";
+    let rows = session.rows(sql, &[&numbers]).await?;
+    let mut events: HashMap<i64, StoredEvent> = HashMap::with_capacity(rows.len());
+    for row in rows {
+        let seq: i64 = row.get(0);
+        let event = StoredEvent {
+            sequence: Sequence(seq.unsigned_abs()),
+            id: row.get::<_, Word>(1).into(),
+            created_at: columns::created_at(row.get(2)),
+            kind: Kind(u16::try_from(row.get::<_, i32>(3)).unwrap_or_default()),
+            json: Bytes::copy_from_slice(row.get(4)),
+        };
+        events.insert(seq, event);
+    }
+    Ok(numbers
+        .iter()
+        .filter_map(|seq| events.remove(seq))
+        .collect())
+}

@@ -1,0 +1,220 @@
+//! The statement that reads a few entries of each of many streams of one index.
+//!
+//! A stream is what an index has under one value of its leading columns, in the storage order. For each
+//! stream the statement reads at most `take` entries from its place on, and says which of them satisfy
+//! the conditions; of those that do not it returns only the last, to go on behind it. So what it costs
+//! is bounded by what it is told to take, whatever matches.
+
+use std::sync::Arc;
+
+use super::{
+    condition::{Asked, Decided, Parameter},
+    place::{Direction, Hit, Place},
+};
+use crate::{
+    PostgresError,
+    columns::{Tie, Word},
+    connection::Session,
+};
+
+/// An index that can propose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Index {
+    /// The values of one tag name.
+    Tag(u8),
+    AuthorKind,
+    Author,
+    Kind,
+    Time,
+}
+
+/// The leading columns' value of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Lead {
+    Value(Vec<u8>),
+    AuthorKind(Word, i32),
+    Author(Word),
+    Kind(i32),
+    All,
+}
+
+/// What was read of a stream.
+#[derive(Debug, Default)]
+pub(crate) struct Read {
+    pub(crate) hits: Vec<(usize, Hit)>,
+    /// For streams that gave as much as they were to: their number and the last place read.
+    pub(crate) full: Vec<(usize, Place)>,
+}
+
+impl Index {
+    /// The parameters that say the leads, what each is called, and the condition on the table.
+    fn leads(self) -> (&'static [(&'static str, &'static str)], &'static str) {
+        match self {
+            Self::Tag(_) => (&[("bytea", "value")], "t.value = s.value"),
+            Self::AuthorKind => (
+                &[("bytea", "pubkey"), ("integer", "kind")],
+                "t.pubkey = s.pubkey AND t.kind = s.kind AND NOT t.hidden",
+            ),
+            Self::Author => (
+                &[("bytea", "pubkey")],
+                "t.pubkey = s.pubkey AND NOT t.hidden",
+            ),
+            Self::Kind => (&[("integer", "kind")], "t.kind = s.kind AND NOT t.hidden"),
+            Self::Time => (&[], "NOT t.hidden"),
+        }
+    }
+}
+
+/// Reads entries of streams of one index; `streams` are their leads and places.
+pub(crate) async fn read(
+    session: &Session,
+    index: Index,
+    streams: &[(Lead, Place)],
+    decided: Decided,
+    asked: &Asked,
+    end: i64,
+    take: i32,
+    direction: Direction,
+) -> Result<Read, PostgresError> {
+    let mut parameters: Vec<Parameter> = Vec::new();
+    lead_parameters(index, streams, &mut parameters);
+    let ages: Vec<i64> = streams.iter().map(|(_, place)| place.age).collect();
+    let ties: Vec<Tie> = streams.iter().map(|(_, place)| place.tie).collect();
+    parameters.push(Arc::new(ages));
+    parameters.push(Arc::new(ties));
+    parameters.push(Arc::new(end));
+    parameters.push(Arc::new(i64::from(take)));
+    let sql = sql(index, decided, asked, direction, &mut parameters);
+    let parameters: Vec<_> = parameters
+        .iter()
+        .map(|parameter| &**parameter as &(dyn tokio_postgres::types::ToSql + Sync))
+        .collect();
+    let mut read = Read::default();
+    for row in session.rows(&sql, &parameters).await? {
+        let number = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(0);
+        let place = Place {
+            age: row.get(1),
+            tie: row.get(2),
+        };
+        let seq = row.get(3);
+        if row.get::<_, bool>(4) {
+            read.hits.push((number, Hit { place, seq }));
+        }
+        if row.get::<_, bool>(5) {
+            read.full.push((number, place));
+        }
+    }
+    Ok(read)
+}
+
+fn lead_parameters(index: Index, streams: &[(Lead, Place)], parameters: &mut Vec<Parameter>) {
+    let leads = streams.iter().map(|(lead, _)| lead);
+    let keys = || {
+        leads
+            .clone()
+            .filter_map(|lead| match lead {
+                Lead::AuthorKind(key, _) | Lead::Author(key) => Some(*key),
+                _ => None,
+            })
+            .collect::<Vec<Word>>()
+    };
+    let kinds = || {
+        leads
+            .clone()
+            .filter_map(|lead| match lead {
+                Lead::AuthorKind(_, kind) | Lead::Kind(kind) => Some(*kind),
+                _ => None,
+            })
+            .collect::<Vec<i32>>()
+    };
+    match index {
+        Index::Tag(_) => {
+            let values = leads.clone().filter_map(|lead| match lead {
+                Lead::Value(value) => Some(value.clone()),
+                _ => None,
+            });
+            parameters.push(Arc::new(values.collect::<Vec<_>>()));
+        }
+        Index::AuthorKind => {
+            parameters.push(Arc::new(keys()));
+            parameters.push(Arc::new(kinds()));
+        }
+        Index::Author => parameters.push(Arc::new(keys())),
+        Index::Kind => parameters.push(Arc::new(kinds())),
+        Index::Time => {}
+    }
+}
+
+fn sql(
+    index: Index,
+    decided: Decided,
+    asked: &Asked,
+    direction: Direction,
+    parameters: &mut Vec<Parameter>,
+) -> String {
+    let (leads, matches) = index.leads();
+    let (order, from, until) = match direction {
+        Direction::Forward => ("ASC", ">=", "<="),
+        Direction::Backward => ("DESC", "<=", ">="),
+    };
+    let mut arrays = String::new();
+    let mut names = String::new();
+    for (number, (of, name)) in (1..).zip(leads) {
+        arrays += &format!("${number}::{of}[], ");
+        names += &format!("{name}, ");
+    }
+    let next = leads.len() + 1;
+    let (ages, ties, end, take) = (next, next + 1, next + 2, next + 3);
+    let (table, name) = match index {
+        Index::Tag(letter) => (
+            "event_tags",
+            format!("t.name = '{}' AND ", char::from(letter)),
+        ),
+        _ => ("events", String::new()),
+    };
+    let conditions = asked.conditions(decided, parameters);
+    format!(
+        "SELECT s.n, d.age, d.tie, d.seq, d.ok, d.full \
+         FROM unnest({arrays}${ages}::bigint[], ${ties}::uuid[]) \
+             WITH ORDINALITY AS s({names}age, tie, n) \
+         CROSS JOIN LATERAL ( \
+             SELECT c.age, c.tie, c.seq, ({conditions}) AS ok, \
+                 row_number() OVER () = ${take} AS full \
+             FROM ( \
+                 SELECT t.age, t.tie, t.seq, t.author, t.kind, t.conditional \
+                 FROM {{schema}}.{table} t \
+                 WHERE {name}{matches} \
+                     AND (t.age, t.tie) {from} (s.age, s.tie) AND t.age {until} ${end} \
+                 ORDER BY t.age {order}, t.tie {order} LIMIT ${take} \
+             ) c \
+         ) d \
+         WHERE d.ok OR d.full"
+    )
+}
+
+/// Finds the events of ids, each for itself.
+pub(crate) async fn by_id(
+    session: &Session,
+    ids: &[Word],
+    asked: &Asked,
+) -> Result<Vec<Hit>, PostgresError> {
+    let mut parameters: Vec<Parameter> = vec![Arc::new(ids.to_vec())];
+    let conditions = asked.conditions(Decided::default(), &mut parameters);
+    let sql = format!(
+        "SELECT c.age, c.tie, c.seq FROM {{schema}}.events c \
+         WHERE c.id = ANY($1) AND NOT c.hidden AND {conditions}"
+    );
+    let parameters: Vec<_> = parameters
+        .iter()
+        .map(|parameter| &**parameter as &(dyn tokio_postgres::types::ToSql + Sync))
+        .collect();
+    let rows = session.rows(&sql, &parameters).await?;
+    let hit = |row: &tokio_postgres::Row| Hit {
+        place: Place {
+            age: row.get(0),
+            tie: row.get(1),
+        },
+        seq: row.get(2),
+    };
+    Ok(rows.iter().map(hit).collect())
+}

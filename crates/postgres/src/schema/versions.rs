@@ -1,0 +1,48 @@
+//! The versions of the schema, oldest first. A released one never changes: what comes later is a new
+//! one behind it.
+
+use super::SchemaName;
+use crate::PostgresError;
+
+/// One step of the schema: what it is for, and its statements.
+pub(super) struct Version {
+    pub(super) summary: &'static str,
+    pub(super) sql: &'static str,
+}
+
+/// All steps; the first one makes version 1.
+pub(super) static VERSIONS: &[Version] = &[Version {
+    summary: "events, tags, and what deletes and hides them",
+    sql: include_str!("v1.sql"),
+}];
+
+/// Where the version of a schema is written down.
+pub(super) const VERSION_TABLE: &str = "CREATE SCHEMA IF NOT EXISTS {schema};
+CREATE TABLE IF NOT EXISTS {schema}.versions (
+    version integer NOT NULL PRIMARY KEY,
+    summary text NOT NULL,
+    applied_at timestamptz NOT NULL DEFAULT now()
+);";
+
+/// Returns all statements that make the newest version of a schema of this name, for an operator to
+/// read, or to run where the program may not.
+pub fn schema_sql(schema: &str) -> Result<String, PostgresError> {
+    let name = SchemaName::new(schema)?;
+    let mut sql = format!("BEGIN;\n{VERSION_TABLE}\n");
+    for (number, version) in (1..).zip(VERSIONS) {
+        sql += &format!(
+            "\n-- Version {number}: {}\n{}",
+            version.summary, version.sql
+        );
+        sql += &record(number, version);
+        sql += ";\n";
+    }
+    sql += "COMMIT;\n";
+    Ok(name.fill(&sql))
+}
+
+/// Returns the statement that writes a version down.
+pub(super) fn record(number: i32, version: &Version) -> String {
+    let summary = version.summary.replace('\'', "''");
+    format!("INSERT INTO {{schema}}.versions (version, summary) VALUES ({number}, '{summary}')")
+}

@@ -1,0 +1,165 @@
+//! A temporary PostgreSQL server, made from the installed binaries.
+
+use std::{
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+/// Keeps a cluster until its input ends, which it does however its parent ends; so nothing is left
+/// behind, not even by `kill -9`. Says the folder first. Commands come as lines.
+const KEEPER: &str = r#"
+bin=$1; port=$2; shift 2
+folder=$(mktemp -d /tmp/hikyaku-postgres.XXXXXX) || exit 1
+end() { "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1; rm -rf "$folder"; }
+trap end EXIT
+trap '' INT TERM HUP
+"$bin/initdb" -D "$folder/data" -A trust -U postgres -E UTF8 --locale=C --no-sync >"$folder/log" 2>&1 \
+  || { cat "$folder/log" >&2; exit 1; }
+printf '%s\n' "listen_addresses = '127.0.0.1'" "port = $port" \
+  "unix_socket_directories = '$folder'" "fsync = off" "full_page_writes = off" \
+  "max_connections = 200" "log_min_messages = warning" "$@" >>"$folder/data/postgresql.conf"
+start() { "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 start >/dev/null 2>&1; }
+start || { cat "$folder/log" >&2; exit 1; }
+echo "$folder"
+while read -r command; do
+  case $command in
+    kill) "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1 ;;
+    stop) "$bin/pg_ctl" -D "$folder/data" -m fast -w stop >/dev/null 2>&1 ;;
+    start) start ;;
+  esac
+  echo "done $?"
+done
+"#;
+
+/// A temporary server on a free port of 127.0.0.1. It ends with the process at the latest.
+pub struct Cluster {
+    keeper: Child,
+    commands: Option<ChildStdin>,
+    answers: BufReader<std::process::ChildStdout>,
+    port: u16,
+}
+
+impl Cluster {
+    /// Starts a server with these lines in its configuration beside the usual.
+    ///
+    /// # Panics
+    /// Without PostgreSQL's binaries, and if the server does not start.
+    pub fn start(settings: &[&str]) -> Self {
+        let bin = binaries();
+        let port = free_port();
+        let mut command = if is_root() {
+            // PostgreSQL refuses to run as root.
+            let mut command = Command::new("setpriv");
+            let user = unprivileged();
+            command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "sh"]);
+            command
+        } else {
+            Command::new("sh")
+        };
+        command
+            .args(["-c", KEEPER, "keeper", &bin, &port.to_string()])
+            .args(settings)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut keeper = command.spawn().expect("a shell starts");
+        let commands = keeper.stdin.take();
+        let mut answers = BufReader::new(keeper.stdout.take().unwrap());
+        let mut folder = String::new();
+        answers.read_line(&mut folder).unwrap();
+        assert!(
+            !folder.trim().is_empty(),
+            "PostgreSQL did not start; see above"
+        );
+        Self {
+            keeper,
+            commands,
+            answers,
+            port,
+        }
+    }
+
+    /// Returns the address of the server's database.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Ends the server at once, as a crash would.
+    pub fn kill(&mut self) {
+        self.command("kill");
+    }
+
+    /// Starts the server again.
+    pub fn restart(&mut self) {
+        self.command("start");
+    }
+
+    fn command(&mut self, command: &str) {
+        use std::io::Write;
+        let commands = self.commands.as_mut().unwrap();
+        writeln!(commands, "{command}").unwrap();
+        commands.flush().unwrap();
+        let mut answer = String::new();
+        self.answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer.trim(), "done 0", "{command}");
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        drop(self.commands.take());
+        let _ = self.keeper.wait();
+    }
+}
+
+/// Returns the address of a server that all tests of this process share, and a schema's name that no
+/// other test has.
+pub fn shared() -> (String, String) {
+    static SHARED: OnceLock<Cluster> = OnceLock::new();
+    static SCHEMAS: AtomicU32 = AtomicU32::new(0);
+    // A static is never dropped; the keeper ends with the process.
+    let cluster = SHARED.get_or_init(|| Cluster::start(&["shared_buffers = 64MB"]));
+    let number = SCHEMAS.fetch_add(1, Ordering::Relaxed);
+    (cluster.url(), format!("test_{number}"))
+}
+
+/// Returns the folder of the newest installed binaries.
+fn binaries() -> String {
+    let find = "for pg in $(ls -d /usr/lib/postgresql/*/bin/initdb 2>/dev/null | sort -rV) \
+                $(command -v initdb); do dirname \"$pg\"; done | head -n 1";
+    let folder = output("sh", &["-c", find]);
+    assert!(
+        !folder.is_empty(),
+        "no PostgreSQL is installed: these tests start a server of their own from its binaries; on \
+         Debian, `apt-get install postgresql` or `make prerequisites`"
+    );
+    folder
+}
+
+fn is_root() -> bool {
+    output("id", &["-u"]) == "0"
+}
+
+fn unprivileged() -> String {
+    let postgres = output("id", &["-u", "postgres"]);
+    if postgres.is_empty() {
+        output("id", &["-u", "nobody"])
+    } else {
+        postgres
+    }
+}
+
+fn output(program: &str, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}

@@ -1,0 +1,12 @@
+//! What tests with a real server need.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "test code: a broken assumption shall panic"
+)]
+
+mod cluster;
+
+pub use cluster::{Cluster, shared};

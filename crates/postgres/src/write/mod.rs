@@ -1,0 +1,11 @@
+//! Writing: one transaction at a time for everything that waits, decided by the rules of `store` over
+//! what the database says while nobody else can write.
+
+mod apply;
+mod load;
+mod picture;
+mod remove;
+mod transaction;
+mod writer;
+
+pub(crate) use writer::{Request, Writer};

@@ -1,0 +1,231 @@
+//! One transaction: under the writer's lock, everything that waits, whole or not at all.
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+use hikyaku_event::{PublicKey, Timestamp};
+use hikyaku_store::{CommittedEvent, Outcome, Write, rules};
+use tokio::try_join;
+
+use super::{apply, load, load::Wanted, picture::Picture, remove};
+use crate::{
+    PostgresError, columns,
+    columns::Word,
+    connection::{Session, lock_key},
+    feed::{Feed, Turn},
+    schema::SchemaName,
+};
+
+const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
+const END: &str = "SELECT setval('{schema}.position', $1), pg_notify($2, $3)";
+/// What a request to vanish reaches, a page at a time: the key's own events, seen and hidden, and the gift
+/// wraps to it.
+const OWN: &str = "SELECT seq, vanish, hidden, conditional, json FROM {schema}.events \
+    WHERE pubkey = $1 AND age >= $2 AND NOT hidden AND kind <> 62 ORDER BY age, tie LIMIT $3";
+const OWN_HIDDEN: &str = "SELECT seq, vanish, hidden, conditional, json FROM {schema}.events \
+    WHERE pubkey = $1 AND age >= $2 AND hidden AND kind <> 62 LIMIT $3";
+const WRAPS: &str = "SELECT e.seq, e.vanish, e.hidden, e.conditional, e.json FROM ( \
+        SELECT t.seq FROM {schema}.event_tags t WHERE t.name = 'p' AND t.value = $1 \
+        AND t.age >= $2 AND t.kind = 1059 ORDER BY t.age, t.tie LIMIT $3 \
+    ) w JOIN {schema}.events e ON e.seq = w.seq";
+const HIDDEN_WRAPS: &str = "SELECT seq, vanish, hidden, conditional, json FROM {schema}.events WHERE hidden AND kind = 1059 AND age >= $1";
+const EXPIRED: &str = "SELECT seq, vanish, hidden, conditional, json FROM {schema}.events \
+    WHERE expires_at <= $1 AND kind NOT IN (5, 62) ORDER BY expires_at LIMIT $2";
+
+const STATEMENTS: [&str; 7] = [LOCK, END, OWN, OWN_HIDDEN, WRAPS, HIDDEN_WRAPS, EXPIRED];
+
+/// Events removed by one statement.
+const PAGE: i64 = 500;
+
+/// What a transaction did.
+pub(super) struct Done {
+    /// One list for each request.
+    pub(super) outcomes: Vec<Vec<Outcome>>,
+    pub(super) events: Vec<CommittedEvent>,
+    /// The last number given before, and the last one now.
+    pub(super) before: i64,
+    pub(super) last: i64,
+    /// To be kept until the feed knows of it.
+    pub(super) turn: Option<Turn>,
+}
+
+/// The writer's side of one connection.
+pub(super) struct Transactions {
+    pub(super) session: Arc<Session>,
+    lock: i64,
+    channel: String,
+    names: BTreeSet<u8>,
+    feed: Arc<Feed>,
+}
+
+impl Transactions {
+    /// Prepares every statement, so that those of one batch can be sent together and stay in order.
+    pub(super) async fn new(
+        session: Arc<Session>,
+        schema: &SchemaName,
+        feed: Arc<Feed>,
+    ) -> Result<Self, PostgresError> {
+        let statements = STATEMENTS.iter();
+        let statements = statements
+            .chain(&load::STATEMENTS)
+            .chain(&apply::STATEMENTS)
+            .chain(&remove::STATEMENTS);
+        for sql in statements {
+            session.prepared(sql).await?;
+        }
+        let names = session
+            .rows("SELECT name FROM {schema}.tag_names", &[])
+            .await?;
+        let process = session.rows("SELECT pg_backend_pid()", &[]).await?;
+        feed.writer_is(process.first().map_or(0, |row| row.get(0)));
+        let letter = |name: &str| name.as_bytes().first().copied();
+        Ok(Self {
+            session,
+            lock: lock_key(schema, "writer"),
+            channel: crate::feed::channel(schema),
+            names: names.iter().filter_map(|row| letter(row.get(0))).collect(),
+            feed,
+        })
+    }
+
+    /// Writes requests, each with its time, in order.
+    pub(super) async fn write(
+        &self,
+        requests: &[(&[Write], Timestamp)],
+    ) -> Result<Done, PostgresError> {
+        let mut waiting: VecDeque<(usize, &Write, Timestamp)> = VecDeque::new();
+        for (number, (writes, now)) in requests.iter().enumerate() {
+            waiting.extend(writes.iter().map(|write| (number, write, *now)));
+        }
+        let mut done = Done {
+            outcomes: requests.iter().map(|_| Vec::new()).collect(),
+            events: Vec::new(),
+            before: 0,
+            last: 0,
+            turn: None,
+        };
+        let session = &*self.session;
+        let wanted = Wanted::of(waiting.iter().map(|(_, write, _)| *write));
+        let (_, _, mut picture) = try_join!(
+            biased;
+
+            self.begin(),
+            async { session.rows(LOCK, &[&self.lock]).await },
+            wanted.load(session)
+        )?;
+        done.before = picture.last;
+        loop {
+            let vanish = decide(&mut picture, &mut waiting, &mut done);
+            done.last = picture.last;
+            let Some((key, until)) = vanish else {
+                break;
+            };
+            // What it reaches may be much: it goes by statements, and the picture is made anew.
+            apply::apply(session, &picture, &self.names).await?;
+            self.vanish(key, until).await?;
+            picture = Wanted::of(waiting.iter().map(|(_, write, _)| *write))
+                .load(session)
+                .await?;
+            picture.last = done.last;
+        }
+        let position = done.last.to_string();
+        done.turn = Some(self.feed.turn().await);
+        try_join!(
+            biased;
+
+            apply::apply(session, &picture, &self.names),
+            async {
+                if done.last > done.before {
+                    session.rows(END, &[&done.last, &self.channel, &position]).await?;
+                }
+                Ok(())
+            },
+            self.commit()
+        )?;
+        Ok(done)
+    }
+
+    /// Removes a page of what has expired; tells how many.
+    pub(super) async fn sweep(&self, now: Timestamp) -> Result<u64, PostgresError> {
+        let session = &*self.session;
+        let (_, _, rows) = try_join!(
+            biased;
+
+            self.begin(),
+            async { session.rows(LOCK, &[&self.lock]).await },
+            async { session.rows(EXPIRED, &[&columns::seconds(now), &PAGE]).await }
+        )?;
+        let expired = rows
+            .iter()
+            .map(load::stored)
+            .collect::<Result<Vec<_>, _>>()?;
+        debug_assert!(expired.iter().all(|row| rules::may_sweep(&row.event, now)));
+        try_join!(
+            biased;
+            remove::remove(session, &expired), self.commit())?;
+        Ok(expired.len() as u64)
+    }
+
+    async fn begin(&self) -> Result<(), PostgresError> {
+        Ok(self.session.client.batch_execute("BEGIN").await?)
+    }
+
+    async fn commit(&self) -> Result<(), PostgresError> {
+        Ok(self.session.client.batch_execute("COMMIT").await?)
+    }
+
+    async fn vanish(&self, key: PublicKey, until: Timestamp) -> Result<(), PostgresError> {
+        let session = &*self.session;
+        let (word, age) = (Word::from(key), columns::age(until));
+        let hex = key.to_hex().into_bytes();
+        loop {
+            let (own, hidden, wraps) = try_join!(
+            biased;
+
+                async { session.rows(OWN, &[&word, &age, &PAGE]).await },
+                async { session.rows(OWN_HIDDEN, &[&word, &age, &PAGE]).await },
+                async { session.rows(WRAPS, &[&hex, &age, &PAGE]).await },
+            )?;
+            let mut found = std::collections::BTreeMap::new();
+            for row in own.iter().chain(&hidden).chain(&wraps) {
+                let row = load::stored(row)?;
+                found.insert(row.seq, row);
+            }
+            if found.is_empty() {
+                break;
+            }
+            let found: Vec<_> = found.into_values().collect();
+            remove::remove(session, &found).await?;
+        }
+        // Hidden events are in no index of tags; there are few.
+        let mut hidden = Vec::new();
+        for row in session.rows(HIDDEN_WRAPS, &[&age]).await? {
+            let row = load::stored(&row)?;
+            if rules::deleters(&row.event).contains(&key) {
+                hidden.push(row);
+            }
+        }
+        remove::remove(session, &hidden).await
+    }
+}
+
+/// Decides writes in order, up to and including the first request to vanish that is to be carried out.
+fn decide(
+    picture: &mut Picture,
+    waiting: &mut VecDeque<(usize, &Write, Timestamp)>,
+    done: &mut Done,
+) -> Option<(PublicKey, Timestamp)> {
+    while let Some((number, write, now)) = waiting.pop_front() {
+        let step = picture.apply(write, now);
+        if let Some(outcomes) = done.outcomes.get_mut(number) {
+            outcomes.push(step.outcome);
+        }
+        done.events.extend(step.stored);
+        if step.vanish.is_some() {
+            return step.vanish;
+        }
+    }
+    None
+}

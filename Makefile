@@ -26,9 +26,9 @@ format:
 lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
-# The table server is compared with memcached.
+# The table server is compared with memcached, the PostgreSQL store runs on servers of its own.
 unit:
-	@scripts/prerequisites.sh memcached:memcached
+	@scripts/prerequisites.sh memcached:memcached "/usr/lib/postgresql/*/bin/initdb:postgresql"
 	$(CARGO) test --workspace --locked
 
 # nostr-tools and nostr-sdk against this relay, or against RELAY_URL if that is set.

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure that what building and testing need is there: Rust, a C compiler (libsecp256k1), and
 # whatever is named on the command line (COMMAND:PACKAGE, or COMMAND/MODULE:PACKAGE for a module of
-# Python). Missing Debian packages are installed where that needs no password; otherwise this says
-# what to install.
+# Python, or a path with a pattern in it). Missing Debian packages are installed where that needs no
+# password; otherwise this says what to install.
 set -euo pipefail
 
 if ! command -v cargo >/dev/null; then
@@ -12,6 +12,8 @@ fi
 
 has() {
   case $1 in
+    # A folder of which Debian has one for each version.
+    /*) ls -d $1 >/dev/null 2>&1 ;;
     */*) "${1%%/*}" -c "import ${1#*/}" 2>/dev/null ;;
     *) command -v "$1" >/dev/null ;;
   esac

@@ -31,6 +31,9 @@ pub(crate) struct Place {
     /// The data folder [default: ./data]
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
+    /// The PostgreSQL database that the store is in [default: none; it is in the data folder]
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
     /// The configuration [default: ./hikyaku.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
@@ -197,6 +200,12 @@ Examples:
     /// Work with tables: small facts that change all the time
     #[command(subcommand)]
     Tables(TablesCommand),
+    /// Tell about the store in PostgreSQL
+    Postgres {
+        /// What
+        #[command(subcommand)]
+        command: PostgresCommand,
+    },
     /// Print the configuration in force, and where each value is from
     ///
     /// A flag wins over the environment, the environment over the file, the file over the default.
@@ -206,6 +215,19 @@ Examples:
         /// Print an example file with every key instead
         #[arg(long)]
         example: bool,
+    },
+}
+
+/// What can be told about the store in PostgreSQL.
+#[derive(Debug, Subcommand)]
+pub(crate) enum PostgresCommand {
+    /// Print the statements that make the tables
+    ///
+    /// `serve` and `import` run them by themselves where they are missing. For an operator who wants to
+    /// read them, or whose relay may not make tables.
+    Schema {
+        #[command(flatten)]
+        place: Place,
     },
 }
 
@@ -221,14 +243,18 @@ impl Command {
             | Self::Verify { asking }
             | Self::Repair { asking }
             | Self::Config { asking, .. } => (&asking.place, None),
-            Self::Export { place, .. } | Self::Query { place, .. } | Self::Compact { place } => {
-                (place, None)
+            Self::Postgres {
+                command: PostgresCommand::Schema { place },
             }
+            | Self::Export { place, .. }
+            | Self::Query { place, .. }
+            | Self::Compact { place } => (place, None),
             Self::Tables(_) => return Flags::default(),
         };
         Flags {
             config: place.config.clone(),
             data: place.data.clone(),
+            store: place.store.clone(),
             listen,
         }
     }

@@ -10,7 +10,7 @@ use std::{
 };
 
 use crate::{
-    command_line::Command,
+    command_line::{Command, PostgresCommand},
     configuration::{Effective, example},
     failure::Failure,
     operations::{ImportEnd, Input, Operation, Report, parse_filter},
@@ -96,6 +96,9 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             show(&store.ask(&Operation::Compact)?, false)
         }
         Command::Tables(command) => tables::run(command),
+        Command::Postgres {
+            command: PostgresCommand::Schema { .. },
+        } => print(&hikyaku_postgres::schema_sql(&settings.store_schema)?),
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
     }

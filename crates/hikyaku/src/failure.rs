@@ -3,6 +3,7 @@
 use std::{io, process::ExitCode};
 
 use hikyaku_engine::EngineError;
+use hikyaku_postgres::PostgresError;
 use hikyaku_store::StoreError;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,16 @@ impl From<StoreError> for Failure {
         match error {
             StoreError::Unavailable(text) | StoreError::Stopped(text) => Self::Failed(text),
             StoreError::Corrupt(text) => Self::Damaged(text),
+        }
+    }
+}
+
+impl From<PostgresError> for Failure {
+    fn from(error: PostgresError) -> Self {
+        match error {
+            PostgresError::Unavailable(text) | PostgresError::Rejected(text) => Self::Failed(text),
+            PostgresError::Refused(text) => Self::Usage(text),
+            PostgresError::Corrupt(text) => Self::Damaged(text),
         }
     }
 }

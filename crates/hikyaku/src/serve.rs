@@ -13,6 +13,7 @@ use crate::{
     configuration::{LogFormat, Settings},
     control::{self, ControlServer},
     failure::Failure,
+    opened::Opened,
     operations::Host,
     relay_key, signals, store,
     waiting::wait,
@@ -25,14 +26,16 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     RealDisk
         .create_dir_all(&settings.data)
         .map_err(|error| Failure::io(&format!("can't make {}", settings.data.display()), &error))?;
-    let engine = Arc::new(store::open(&settings)?);
-    store::report_opening(&engine);
+    let opened = store::open_to_serve(&settings)?;
     settings.server.information.self_key = Some(relay_key::public_key(&settings, &RealDisk)?);
-    settings.server.gauges = Some(gauges(&engine));
+    settings.server.gauges = match &opened {
+        Opened::Engine(engine) => Some(gauges(engine)),
+        Opened::Postgres(_) => None,
+    };
     let public_url = settings.server.public_url.clone();
-    let server = Server::bind(settings.server, engine.clone()).map_err(|error| failure(&error))?;
+    let server = Server::bind(settings.server, opened.events()).map_err(|error| failure(&error))?;
     let host = Host {
-        engine,
+        store: opened,
         urls: match public_url {
             Some(url) => {
                 RelayUrls::public(&url).map_err(|error| Failure::Usage(error.to_string()))?
@@ -52,7 +55,7 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     if let Some(control) = control {
         control.stop();
     }
-    close(host.engine);
+    host.store.close();
     served
 }
 
@@ -65,16 +68,6 @@ fn say_ready(address: SocketAddr, format: LogFormat) {
             "{}",
             json!({"level": "INFO", "target": "hikyaku", "fields": {"message": message}})
         ),
-    }
-}
-
-/// Closes the store, so that the next start finds it in order.
-fn close(engine: Arc<Engine>) {
-    if let Some(engine) = Arc::into_inner(engine) {
-        engine.close();
-    } else {
-        // Nothing is lost: the next start reads the end of the log again.
-        tracing::warn!("a command was still under way: the store is left as it is");
     }
 }
 

@@ -8,12 +8,14 @@ use std::{
 };
 
 use hikyaku_engine::{Engine, EngineError};
+use hikyaku_postgres::PostgresStore;
 use hikyaku_vfs::{Disk, RealDisk, Vfs};
 
 use crate::{
     configuration::Settings,
     control,
     failure::Failure,
+    opened::{Opened, only_for_the_engine},
     operations::{Audience, Host, Input, Operation, Report, carry_out},
 };
 
@@ -38,6 +40,23 @@ pub(crate) fn open(settings: &Settings) -> Result<Engine, EngineError> {
     Engine::open(disk, folder(settings), options)
 }
 
+/// Opens the store to serve it.
+pub(crate) fn open_to_serve(settings: &Settings) -> Result<Opened, Failure> {
+    if let Some(options) = settings.postgres_options() {
+        // The database would not mind a second server; their socket and key are one server's.
+        if UnixStream::connect(control::socket(&settings.data)).is_ok() {
+            return Err(Failure::InUse(format!(
+                "another server uses {}; give each node a data folder of its own",
+                settings.data.display()
+            )));
+        }
+        return Ok(Opened::Postgres(Arc::new(PostgresStore::open(&options)?)));
+    }
+    let engine = open(settings)?;
+    report_opening(&engine);
+    Ok(Opened::Engine(Arc::new(engine)))
+}
+
 /// Whether a command may begin with a store that is not there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absent {
@@ -53,6 +72,10 @@ impl Store {
         let socket = control::socket(&settings.data);
         if UnixStream::connect(&socket).is_ok() {
             return Ok(Self::Served(socket));
+        }
+        if let Some(options) = settings.postgres_options() {
+            let store = Opened::Postgres(Arc::new(PostgresStore::open(&options)?));
+            return Self::opened(store, settings);
         }
         let data = settings.data.display();
         // A log alone is a store that has lost its manifest: opening it says what to do.
@@ -74,13 +97,14 @@ impl Store {
             other => other.into(),
         })?;
         report_opening(&engine);
+        Self::opened(Opened::Engine(Arc::new(engine)), settings)
+    }
+
+    fn opened(store: Opened, settings: &Settings) -> Result<Self, Failure> {
         let urls = settings
             .urls()
             .map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(Self::Opened(Host {
-            engine: Arc::new(engine),
-            urls,
-        }))
+        Ok(Self::Opened(Host { store, urls }))
     }
 
     /// Carries an operation out.
@@ -115,6 +139,9 @@ impl Store {
 
 /// Rebuilds the indexes from the log; of a store that nobody has open.
 pub(crate) fn repair(settings: &Settings) -> Result<Report, Failure> {
+    if settings.postgres_options().is_some() {
+        return Err(only_for_the_engine("repair"));
+    }
     if UnixStream::connect(control::socket(&settings.data)).is_ok() {
         return Err(Failure::InUse(format!(
             "a server has {} open; stop it first",

@@ -12,10 +12,14 @@ mod options;
 mod query;
 mod reader;
 mod schema;
+mod statistics;
 mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod waiting;
 mod write;
 
-pub use crate::{error::PostgresError, options::Options, schema::schema_sql, store::PostgresStore};
+pub use crate::{
+    error::PostgresError, options::Options, schema::schema_sql, statistics::PostgresStatistics,
+    store::PostgresStore,
+};

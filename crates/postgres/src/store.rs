@@ -20,6 +20,7 @@ use crate::{
     feed::{Feed, position},
     reader::PostgresReader,
     schema::migrate,
+    statistics::{PostgresStatistics, statistics},
     waiting::wait,
     write::{Request, Writer},
 };
@@ -92,6 +93,12 @@ impl PostgresStore {
             ended: Mutex::new(ended),
             runtime: Some(runtime),
         }
+    }
+
+    /// Returns the store's figures.
+    pub async fn statistics(&self) -> Result<PostgresStatistics, PostgresError> {
+        let session = self.connector.connect().await?;
+        statistics(&session).await
     }
 
     fn ask<T: Send + 'static>(

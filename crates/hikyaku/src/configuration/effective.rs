@@ -30,6 +30,8 @@ pub(crate) struct Flags {
     pub(crate) config: Option<PathBuf>,
     /// `--data`.
     pub(crate) data: Option<PathBuf>,
+    /// `--store`.
+    pub(crate) store: Option<String>,
     /// `--listen`.
     pub(crate) listen: Option<String>,
 }
@@ -210,6 +212,7 @@ impl Effective {
             .map(|path| path.to_string_lossy().into_owned());
         for (name, flag, value) in [
             ("data", "--data", data),
+            ("store.url", "--store", flags.store.clone()),
             ("listen", "--listen", flags.listen.clone()),
         ] {
             if let (Some(index), Some(text)) = (position(name), value) {

@@ -256,6 +256,27 @@ pub(super) static KEYS: &[Key] = &[
         "How long a shutdown waits for writes and goodbyes."
     ),
     key!(
+        "store.url",
+        store_url,
+        "The PostgreSQL database that the store is in; several nodes can share one. Unset, the store is in the data folder.",
+        "\"postgres://hikyaku@127.0.0.1/hikyaku\""
+    ),
+    key!(
+        "store.schema",
+        store_schema,
+        "The database's schema that everything is in: a relay of its own under each name."
+    ),
+    key!(
+        "store.connections_per_worker",
+        store_connections_per_worker,
+        "Connections to the database that one worker may use for reading at the same time. A node has two more."
+    ),
+    key!(
+        "store.statement_seconds",
+        store_statement_timeout,
+        "How long one of the database's statements may take."
+    ),
+    key!(
         "store.durability",
         durability,
         "When an OK is sent. \"sync\": after the disk has the event, so that a power cut loses nothing. \"interval\": as soon as the operating system has it; a power cut may lose the last moment."

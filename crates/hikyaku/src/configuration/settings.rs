@@ -4,6 +4,7 @@ use std::{
     fmt,
     net::{Ipv4Addr, SocketAddr},
     path::PathBuf,
+    time::Duration,
 };
 
 use hikyaku_engine::{Durability, Options};
@@ -19,6 +20,14 @@ pub(crate) struct Settings {
     pub(crate) relay_key: Option<SecretKey>,
     /// What the server is told.
     pub(crate) server: ServerConfig,
+    /// The database that the store is in; unset, it is in the data folder.
+    pub(crate) store_url: Option<DatabaseUrl>,
+    /// The database's schema that everything is in.
+    pub(crate) store_schema: String,
+    /// Connections to the database that one worker may use for reading.
+    pub(crate) store_connections_per_worker: usize,
+    /// How long one of the database's statements may take.
+    pub(crate) store_statement_timeout: Duration,
     /// Whether an OK waits for the disk.
     pub(crate) durability: DurabilityKind,
     /// Within how many milliseconds the disk follows, where an OK does not wait for it.
@@ -29,6 +38,26 @@ pub(crate) struct Settings {
     pub(crate) log_filter: String,
     /// How they are written.
     pub(crate) log_format: LogFormat,
+}
+
+/// The address of a database, which may hold a password. Never shown whole.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct DatabaseUrl(pub(crate) String);
+
+impl DatabaseUrl {
+    /// Returns it without what stands before the host, and without its parameters.
+    pub(crate) fn shown(&self) -> String {
+        let rest = self.0.split_once("://").map_or("", |(_, rest)| rest);
+        let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+        let rest = rest.rsplit_once('@').map_or(rest, |(_, rest)| rest);
+        format!("postgres://{rest}")
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown())
+    }
 }
 
 /// When an OK is sent.
@@ -65,10 +94,15 @@ impl Default for Settings {
         let mut server = ServerConfig::new(listen);
         server.information.software = String::from(env!("CARGO_PKG_NAME"));
         server.information.version = String::from(env!("CARGO_PKG_VERSION"));
+        let database = hikyaku_postgres::Options::new("");
         Self {
             data: PathBuf::from("./data"),
             relay_key: None,
             server,
+            store_url: None,
+            store_schema: database.schema,
+            store_connections_per_worker: database.connections_per_worker,
+            store_statement_timeout: database.statement_timeout,
             durability: DurabilityKind::Sync,
             sync_interval_ms: 200,
             purge_seconds_max: Options::default().purge_seconds_max,
@@ -90,6 +124,17 @@ impl Settings {
             term_key,
             ..Options::default()
         }
+    }
+
+    /// Returns what the database's store is told, if the store is in one.
+    pub(crate) fn postgres_options(&self) -> Option<hikyaku_postgres::Options> {
+        let url = self.store_url.as_ref()?;
+        Some(hikyaku_postgres::Options {
+            schema: self.store_schema.clone(),
+            connections_per_worker: self.store_connections_per_worker,
+            statement_timeout: self.store_statement_timeout,
+            ..hikyaku_postgres::Options::new(&url.0)
+        })
     }
 
     /// Returns the addresses that mean this relay in requests to vanish, where no server has bound

@@ -6,7 +6,7 @@ use hikyaku_event::{PublicKey, escape};
 use hikyaku_server::AddressRange;
 use toml::de::DeValue;
 
-use super::settings::{DurabilityKind, LogFormat, SecretKey};
+use super::settings::{DatabaseUrl, DurabilityKind, LogFormat, SecretKey};
 
 /// A value as somebody wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,6 +132,23 @@ impl Value for SecretKey {
     }
     fn write(&self) -> Option<String> {
         Some(quoted("(not shown)"))
+    }
+}
+
+impl Value for DatabaseUrl {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_text(
+            given,
+            "postgres://[user[:password]@]host[:port][/database]",
+            |text| {
+                let scheme = ["postgres://", "postgresql://"];
+                let is_one = scheme.iter().any(|scheme| text.starts_with(scheme));
+                is_one.then(|| Self(text.to_owned()))
+            },
+        )
+    }
+    fn write(&self) -> Option<String> {
+        Some(quoted(&self.shown()))
     }
 }
 

@@ -102,7 +102,7 @@ pub(super) fn import(
     let to_check = Arc::new(Mutex::new(to_check));
     for _ in 0..threads {
         let (to_check, results) = (to_check.clone(), results.clone());
-        let store: Arc<dyn EventStore> = host.engine.clone();
+        let store: Arc<dyn EventStore> = host.store.events();
         start(
             "import-check",
             Box::new(move || check(&*store, &to_check, &results)),
@@ -111,6 +111,7 @@ pub(super) fn import(
     drop((results, to_check));
     let mut committer = Committer {
         host,
+        store: host.store.events(),
         strict,
         audience,
         report: ImportReport::default(),
@@ -227,6 +228,7 @@ fn parse_line(line: &[u8], number: u64) -> Line {
 
 struct Committer<'a> {
     host: &'a Host,
+    store: Arc<dyn EventStore>,
     strict: bool,
     audience: &'a mut dyn Audience,
     report: ImportReport,
@@ -296,7 +298,7 @@ impl Committer<'_> {
         }
         self.bytes = chunk.bytes_end;
         if !writes.is_empty() {
-            let future = self.host.engine.write(writes.clone(), unix_now());
+            let future = self.store.write(writes.clone(), unix_now());
             self.in_flight.push_back((writes, future));
         }
         self.settle(WRITES_IN_FLIGHT_MAX)
@@ -330,7 +332,7 @@ impl Committer<'_> {
                 Err(StoreError::Unavailable(_)) if retries < RETRIES_MAX => {
                     retries += 1;
                     thread::sleep(RETRY_PAUSE);
-                    future = self.host.engine.write(writes.to_vec(), unix_now());
+                    future = self.store.write(writes.to_vec(), unix_now());
                 }
                 result => return Ok(result?),
             }

@@ -12,16 +12,16 @@ use std::{
     sync::{Arc, atomic::AtomicBool},
 };
 
-use hikyaku_engine::Engine;
 use hikyaku_event::Filter;
 use hikyaku_relay::RelayUrls;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use report::{
-    BadLine, ImportEnd, ImportReport, RepairReport, Report, StatisticsReport, VerifyReport,
+    BadLine, DatabaseReport, ImportEnd, ImportReport, RepairReport, Report, StatisticsReport,
+    VerifyReport,
 };
 
-use crate::{failure::Failure, waiting::wait};
+use crate::{failure::Failure, opened::Opened, waiting::wait};
 
 /// An operation, as it is asked for. Filters are JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -102,7 +102,7 @@ pub(crate) type Input = Box<dyn Read + Send>;
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
     /// The store.
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) store: Opened,
     /// The addresses.
     pub(crate) urls: RelayUrls,
 }
@@ -115,6 +115,7 @@ pub(crate) fn carry_out(
     stop: &Arc<AtomicBool>,
     audience: &mut dyn Audience,
 ) -> Result<Report, Failure> {
+    let store = host.store.events();
     match operation {
         Operation::Import { strict } => {
             import::import(host, input, *strict, stop, audience).map(Report::Imported)
@@ -124,25 +125,30 @@ pub(crate) fn carry_out(
             oldest_first: true,
         } => {
             let filter = parse_filter(filter)?;
-            read::send_oldest_first(&*host.engine, &filter, stop, audience)
+            read::send_oldest_first(&*store, &filter, stop, audience)
         }
         Operation::Export { filter, .. } => {
-            read::send(&*host.engine, vec![parse_filter(filter)?], stop, audience)
+            read::send(&*store, vec![parse_filter(filter)?], stop, audience)
         }
         Operation::Query { filters } => {
-            read::send(&*host.engine, parse_filters(filters)?, stop, audience)
+            read::send(&*store, parse_filters(filters)?, stop, audience)
         }
-        Operation::Count { filters } => read::count(&*host.engine, parse_filters(filters)?),
+        Operation::Count { filters } => read::count(&*store, parse_filters(filters)?),
         Operation::Delete { filter } => {
-            delete::delete(&*host.engine, &parse_filter(filter)?, stop, audience)
+            delete::delete(&*store, &parse_filter(filter)?, stop, audience)
         }
-        Operation::Statistics => Ok(Report::Statistics(StatisticsReport::new(
-            &wait(host.engine.statistics()),
-            host.engine.opening_report(),
-        ))),
+        Operation::Statistics => match &host.store {
+            Opened::Engine(engine) => Ok(Report::Statistics(StatisticsReport::new(
+                &wait(engine.statistics()),
+                engine.opening_report(),
+            ))),
+            Opened::Postgres(store) => {
+                Ok(Report::DatabaseStatistics(wait(store.statistics())?.into()))
+            }
+        },
         Operation::Verify => verify(host, audience),
         Operation::Compact => {
-            wait(host.engine.compact())?;
+            wait(host.store.engine("compact")?.compact())?;
             Ok(Report::Compacted)
         }
     }
@@ -150,7 +156,7 @@ pub(crate) fn carry_out(
 
 fn verify(host: &Host, audience: &mut dyn Audience) -> Result<Report, Failure> {
     let mut told = Ok(());
-    let report = host.engine.verify(|report| {
+    let report = host.store.engine("verify")?.verify(|report| {
         if told.is_ok() {
             told = audience.progress(Progress {
                 events: report.events,

@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use hikyaku_engine::{EngineStatistics, OpeningReport};
+use hikyaku_postgres::PostgresStatistics;
 use serde::{Deserialize, Serialize};
 
 /// The end of an operation.
@@ -32,6 +33,8 @@ pub(crate) enum Report {
     },
     /// The figures.
     Statistics(StatisticsReport),
+    /// The figures of a store in a database.
+    DatabaseStatistics(DatabaseReport),
     /// A check.
     Verified(VerifyReport),
     /// A repair.
@@ -195,6 +198,48 @@ impl StatisticsReport {
             replayed: opening.replayed,
             torn_tail: opening.torn_tail.clone(),
             stopped: figures.stopped.clone(),
+        }
+    }
+}
+
+/// The figures of a store in a database.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct DatabaseReport {
+    /// Stored events, as the server estimates them.
+    pub(crate) events_estimated: u64,
+    /// Indexed tags, likewise.
+    pub(crate) tags_estimated: u64,
+    /// Hidden events.
+    pub(crate) hidden: u64,
+    /// Bytes of the tables.
+    pub(crate) table_bytes: u64,
+    /// Bytes of the indexes.
+    pub(crate) index_bytes: u64,
+    /// The last number given to an event.
+    pub(crate) position: u64,
+    /// The schema's version.
+    pub(crate) schema_version: u32,
+    /// The server's version.
+    pub(crate) server_version: String,
+    /// Connections that the server has open.
+    pub(crate) connections: u64,
+    /// Connections that it allows.
+    pub(crate) connections_max: u64,
+}
+
+impl From<PostgresStatistics> for DatabaseReport {
+    fn from(figures: PostgresStatistics) -> Self {
+        Self {
+            events_estimated: figures.events_estimated,
+            tags_estimated: figures.tags_estimated,
+            hidden: figures.hidden,
+            table_bytes: figures.table_bytes,
+            index_bytes: figures.index_bytes,
+            position: figures.position,
+            schema_version: figures.schema_version,
+            server_version: figures.server_version,
+            connections: figures.connections,
+            connections_max: figures.connections_max,
         }
     }
 }

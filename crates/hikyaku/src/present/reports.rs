@@ -7,7 +7,10 @@ use serde_json::{Value, json};
 use super::figures::{bytes, grouped};
 use crate::{
     configuration::Effective,
-    operations::{ImportEnd, ImportReport, RepairReport, Report, StatisticsReport, VerifyReport},
+    operations::{
+        DatabaseReport, ImportEnd, ImportReport, RepairReport, Report, StatisticsReport,
+        VerifyReport,
+    },
 };
 
 /// Writes a report for people. Ends with a line's end, or is empty.
@@ -26,6 +29,7 @@ pub(crate) fn report(report: &Report) -> String {
             text
         }
         Report::Statistics(report) => statistics(report),
+        Report::DatabaseStatistics(report) => database(report),
         Report::Verified(report) => verified(report),
         Report::Repaired(report) => repaired(report),
         Report::Compacted => "compacted\n".to_owned(),
@@ -110,6 +114,29 @@ fn imported(report: &ImportReport) -> String {
         }
         ImportEnd::InvalidLine => text += "stopped at the first invalid line (--strict)\n",
     }
+    text
+}
+
+fn database(report: &DatabaseReport) -> String {
+    let mut text = table(&[
+        ("events, about", report.events_estimated),
+        ("  hidden", report.hidden),
+        ("indexed tags, about", report.tags_estimated),
+        ("last number given", report.position),
+        ("connections of the server", report.connections),
+        ("  allowed", report.connections_max),
+    ]);
+    let _ = writeln!(
+        text,
+        "{} of tables, {} of indexes",
+        bytes(report.table_bytes),
+        bytes(report.index_bytes)
+    );
+    let _ = writeln!(
+        text,
+        "PostgreSQL {}, schema version {}",
+        report.server_version, report.schema_version
+    );
     text
 }
 

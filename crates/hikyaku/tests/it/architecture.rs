@@ -10,11 +10,12 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("vfs", &[]),
     ("event", &[]),
     ("store", &["event"]),
     ("engine", &["event", "store", "vfs"]),
+    ("postgres", &["event", "store"]),
     ("tables", &["vfs"]),
     ("table-server", &["tables", "vfs"]),
     ("members", &["event", "tables"]),
@@ -28,6 +29,7 @@ const LAYERS: [(&str, &[&str]); 11] = [
             "vfs",
             "store",
             "engine",
+            "postgres",
             "tables",
             "table-server",
             "members",

@@ -42,6 +42,7 @@ pub struct Cluster {
     commands: Option<ChildStdin>,
     answers: BufReader<std::process::ChildStdout>,
     port: u16,
+    folder: String,
 }
 
 impl Cluster {
@@ -81,6 +82,7 @@ impl Cluster {
             commands,
             answers,
             port,
+            folder: folder.trim().to_owned(),
         }
     }
 
@@ -99,6 +101,38 @@ impl Cluster {
         self.command("start");
     }
 
+    /// Returns the server's log.
+    pub fn log(&self) -> String {
+        output("cat", &[&format!("{}/log", self.folder)])
+    }
+
+    /// Runs a statement as the administrator; returns what psql prints.
+    pub fn sql(&self, sql: &str) -> String {
+        let psql = format!("{}/psql", binaries());
+        output(
+            &psql,
+            &["-XqAt", "-v", "ON_ERROR_STOP=1", "-c", sql, &self.url()],
+        )
+    }
+
+    /// Runs a statement in a transaction that stays open until what is returned is dropped.
+    pub fn hold(&self, sql: &str) -> Held {
+        use std::io::Write;
+        let mut psql = Command::new(format!("{}/psql", binaries()))
+            .args(["-XqAt", &self.url()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut commands = psql.stdin.take().unwrap();
+        writeln!(commands, "BEGIN; {sql}; SELECT 'held';").unwrap();
+        let mut answers = BufReader::new(psql.stdout.take().unwrap());
+        let mut answer = String::new();
+        answers.read_line(&mut answer).unwrap();
+        assert_eq!(answer.trim(), "held");
+        Held(psql, Some(commands))
+    }
+
     fn command(&mut self, command: &str) {
         use std::io::Write;
         let commands = self.commands.as_mut().unwrap();
@@ -114,6 +148,17 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         drop(self.commands.take());
         let _ = self.keeper.wait();
+    }
+}
+
+/// A transaction that is kept open.
+pub struct Held(Child, Option<ChildStdin>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // psql ends with its input, and the transaction with it.
+        drop(self.1.take());
+        let _ = self.0.wait();
     }
 }
 

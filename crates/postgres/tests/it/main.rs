@@ -7,4 +7,8 @@
     reason = "tests"
 )]
 
+mod faults;
+mod nodes;
+mod opening;
+mod plans;
 mod suite;

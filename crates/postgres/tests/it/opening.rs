@@ -1,0 +1,68 @@
+//! Opening a store, or being told why not.
+
+use hikyaku_postgres::{Options, PostgresError, PostgresStore, schema_sql, testing::shared};
+use hikyaku_store::EventStore;
+
+fn refusal(options: &Options) -> String {
+    match PostgresStore::open(options) {
+        Err(PostgresError::Refused(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_can_not_work_is_said() {
+    let (url, schema) = shared();
+    let tls = Options::new(&format!("{url}?sslmode=require"));
+    assert!(refusal(&tls).contains("without TLS"));
+    assert!(refusal(&Options::new("postgres://:::")).contains("address"));
+    let name = Options {
+        schema: "a b".to_owned(),
+        ..Options::new(&url)
+    };
+    assert!(refusal(&name).contains("schema's name"));
+    let nowhere = Options {
+        schema,
+        ..Options::new(
+            &url.replace("/postgres", "/nowhere")
+                .replace("nowhere@", "postgres@"),
+        )
+    };
+    assert!(refusal(&nowhere).contains("does not exist"));
+}
+
+#[test]
+fn an_unreachable_server_is_unavailable() {
+    let options = Options::new("postgres://postgres@127.0.0.1:1/postgres");
+    let error = PostgresStore::open(&options).unwrap_err();
+    assert!(matches!(error, PostgresError::Unavailable(_)), "{error}");
+}
+
+#[test]
+fn a_store_is_found_again_where_it_was_left() {
+    let (url, schema) = shared();
+    let options = Options {
+        schema,
+        ..Options::new(&url)
+    };
+    let event = hikyaku_store::testing::draft(1, 1, 100).build();
+    let store = PostgresStore::open(&options).unwrap();
+    hikyaku_store::testing::Blocking(&store).put(&event, 1_000);
+    drop(store);
+    let store = PostgresStore::open(&options).unwrap();
+    let blocking = hikyaku_store::testing::Blocking(&store as &dyn EventStore);
+    assert_eq!(blocking.contains(&[event.id()]), [true]);
+    let everything = blocking.all(
+        hikyaku_event::Filter::default(),
+        &hikyaku_store::Reader::anonymous(),
+        1_000,
+    );
+    assert_eq!(everything.ids(), [event.id()]);
+}
+
+#[test]
+fn the_printed_schema_is_that_of_every_version() {
+    let sql = schema_sql("relay").unwrap();
+    assert!(sql.contains("CREATE TABLE \"relay\".event_tags"));
+    assert!(!sql.contains("{schema}"));
+}

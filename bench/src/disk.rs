@@ -1,38 +1,44 @@
-//! `disk`: how much a data folder takes, beside the JSON of the events it holds.
+//! Disks: how much a data folder takes, beside the JSON of the events it holds, and how fast the disk
+//! itself is: a write that is answered when it is synced can't be faster than a sync.
 
 use std::{
-    fs,
-    os::unix::fs::MetadataExt,
+    fs::{self, File},
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    time::Instant,
 };
 
 use crate::{
     corpus::Corpus,
     error::{During, Result},
-    report::{Cell, Output, Report},
+    load::Latencies,
+    report::{Cell, Table},
 };
 
+/// How often the disk is asked to sync.
+const SYNCS: usize = 200;
+/// About an event.
+const WRITE_BYTES: usize = 700;
+
 /// Which folder, and what is in it.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Disk {
-    /// The relay's data folder.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Disk {
+    /// The relay's data folder
     data: PathBuf,
-    /// The corpus that was published to it.
+    /// The corpus that was published to it
     corpus: PathBuf,
-    /// How many events of the corpus; all by default.
+    /// Print JSON
     #[arg(long)]
-    events: Option<usize>,
-    #[command(flatten)]
-    output: Output,
+    json: bool,
 }
 
 /// Runs the measurement.
 pub(crate) fn disk(options: &Disk) -> Result<()> {
-    let corpus = Corpus::read(&options.corpus, options.events)?;
+    let corpus = Corpus::read(&options.corpus, &[])?;
     let (count, json) = corpus.stored_size();
     let mut files = Vec::new();
     walk(&options.data, &mut files)?;
-    let mut report = Report::new(
+    let mut table = Table::new(
         "disk",
         &[
             "what",
@@ -43,7 +49,7 @@ pub(crate) fn disk(options: &Disk) -> Result<()> {
         ],
     );
     let mut row = |what: &str, bytes: u64, allocated: u64| {
-        report.row(vec![
+        table.row(vec![
             what.into(),
             Cell::Number(bytes as f64 / 1e6, 1),
             Cell::Number(allocated as f64 / 1e6, 1),
@@ -63,7 +69,49 @@ pub(crate) fn disk(options: &Disk) -> Result<()> {
     }
     let (bytes, allocated) = sum(files.iter());
     row("data folder", bytes, allocated);
-    report.finish(&options.output)
+    if options.json {
+        println!("{:#}", serde_json::Value::from(table.objects()));
+    } else {
+        print!("{table}");
+    }
+    Ok(())
+}
+
+/// Measures a small write and its sync in a folder.
+pub(crate) fn pace(folder: &Path) -> Result<Table> {
+    let path = folder.join(format!("hikyaku-bench-{}.tmp", std::process::id()));
+    let syncs = syncs(&path);
+    let removed = fs::remove_file(&path);
+    let latencies = syncs?;
+    removed.at(&path)?;
+    let summary = latencies.summary();
+    let mut table = Table::new(
+        "the disk itself: a write and its sync",
+        &["folder", "count", "p50 ms", "p99 ms", "max ms"],
+    );
+    table.row(vec![
+        folder.display().to_string().into(),
+        summary.count.into(),
+        Cell::Number(summary.p50_ms, 3),
+        Cell::Number(summary.p99_ms, 3),
+        Cell::Number(summary.max_ms, 3),
+    ]);
+    Ok(table)
+}
+
+/// Overwrites a preallocated file, as a log would.
+fn syncs(path: &Path) -> Result<Latencies> {
+    let file = File::create(path).at(path)?;
+    file.write_all_at(&vec![0; 1 << 16], 0).at(path)?;
+    file.sync_all().at(path)?;
+    let mut latencies = Latencies::default();
+    for _ in 0..SYNCS {
+        let begun = Instant::now();
+        file.write_all_at(&[1; WRITE_BYTES], 0).at(path)?;
+        file.sync_data().at(path)?;
+        latencies.record(begun.elapsed());
+    }
+    Ok(latencies)
 }
 
 struct FileSize {

@@ -1,19 +1,30 @@
-//! Why a measurement could not be made.
+//! Why a measurement could not be made, or ended.
 
 use std::{io, path::Path};
 
 /// What went wrong, for the person at the terminal.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum BenchError {
+pub enum BenchError {
     /// A file, a socket or a process; says which.
     #[error("{what}: {source}")]
-    Io { what: String, source: io::Error },
-    /// The relay did something that is not in the protocol, or not what was asked.
-    #[error("the relay {0}")]
-    Relay(String),
+    Io {
+        /// What it happened to.
+        what: String,
+        /// What happened.
+        source: io::Error,
+    },
+    /// The server did something that is not in the protocol, or not what was asked.
+    #[error("the server {0}")]
+    Server(String),
+    /// The server's answer was wrong: the run has failed and has no score.
+    #[error("wrong answer: {0}")]
+    Wrong(String),
     /// The arguments or the corpus do not allow this measurement.
     #[error("{0}")]
     Input(String),
+    /// The operator stopped it.
+    #[error("interrupted; the report has what was measured")]
+    Interrupted,
 }
 
 pub(crate) type Result<T> = std::result::Result<T, BenchError>;

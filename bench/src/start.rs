@@ -14,19 +14,19 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
+    corpus::Fresh,
     error::{BenchError, During, Result},
-    fresh::Fresh,
-    publish::publish_lines,
-    report::{Durations, Output, Report},
-    socket::RelayUrl,
+    load::{Address, Latencies, Permission},
+    relay::publish_all,
+    report::{Cell, Table},
 };
 
 /// A start that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Which relay, and on what data.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Start {
+#[derive(Debug, Clone, clap::Args)]
+pub struct Start {
     /// The relay's program.
     #[arg(long)]
     server: PathBuf,
@@ -42,44 +42,52 @@ pub(crate) struct Start {
     /// How many events are published after each start, so that a kill finds something unfinished.
     #[arg(long, default_value_t = 5_000)]
     events: usize,
-    #[command(flatten)]
-    output: Output,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
 }
 
 /// Runs the measurement.
 pub(crate) fn start(options: &Start) -> Result<()> {
-    let mut fresh = Fresh::new();
+    let identities = Fresh::identities();
+    let mut fresh = Fresh::new(&identities, &[]);
     // The first start finds the folder in whatever state it is.
     let (server, _) = Server::start(options)?;
     server.stop()?;
-    let mut clean = Durations::default();
-    let mut killed = Durations::default();
+    let mut clean = Latencies::default();
+    let mut killed = Latencies::default();
     for _ in 0..options.rounds {
         let (server, elapsed) = Server::start(options)?;
-        clean.push(elapsed);
+        clean.record(elapsed);
         server.load(&mut fresh, options.events)?;
         server.kill()?;
         let (server, elapsed) = Server::start(options)?;
-        killed.push(elapsed);
+        killed.record(elapsed);
         server.load(&mut fresh, options.events)?;
         server.stop()?;
     }
-    let mut report = Report::new("start", &["after", "starts", "p50 ms", "worst ms"]);
-    for (after, durations) in [("a clean stop", &clean), ("kill -9", &killed)] {
-        report.row(vec![
+    let mut table = Table::new("start", &["after", "starts", "p50 ms", "worst ms"]);
+    for (after, latencies) in [("a clean stop", &clean), ("kill -9", &killed)] {
+        let summary = latencies.summary();
+        table.row(vec![
             after.into(),
-            durations.count().into(),
-            durations.quantile_ms(500),
-            durations.quantile_ms(1000),
+            summary.count.into(),
+            Cell::Number(summary.p50_ms, 1),
+            Cell::Number(summary.max_ms, 1),
         ]);
     }
-    report.finish(&options.output)
+    if options.json {
+        println!("{:#}", serde_json::Value::from(table.objects()));
+    } else {
+        print!("{table}");
+    }
+    Ok(())
 }
 
 /// A running relay.
 struct Server {
     child: Child,
-    relay: RelayUrl,
+    address: Address,
 }
 
 impl Server {
@@ -122,31 +130,36 @@ impl Server {
         let moment = match is_ready.recv_timeout(PATIENCE) {
             Ok(Ok(moment)) => moment,
             Ok(Err(said)) => {
-                return Err(BenchError::Relay(format!(
+                return Err(BenchError::Server(format!(
                     "stopped instead of starting: {said}"
                 )));
             }
             Err(_) => {
                 let _ = child.kill();
-                return Err(BenchError::Relay(format!(
+                return Err(BenchError::Server(format!(
                     "was not ready after {PATIENCE:?}"
                 )));
             }
         };
         let server = Self {
             child,
-            relay: format!("ws://{address}").parse()?,
+            address: Address::reach(
+                &format!("ws://{address}"),
+                "ws://",
+                None,
+                Permission::default(),
+            )?,
         };
         Ok((server, moment - begun))
     }
 
-    fn load(&self, fresh: &mut Fresh, events: usize) -> Result<()> {
-        let lines: Vec<_> = (0..events).map(|_| fresh.note()).collect();
-        let round = publish_lines(&self.relay, &lines, 4, 256)?;
-        if round.accepted < events {
-            return Err(BenchError::Relay(format!(
+    fn load(&self, fresh: &mut Fresh<'_>, events: usize) -> Result<()> {
+        let measured = publish_all(&self.address, &fresh.events(events))?;
+        if measured.achieved() < events as u64 {
+            let reasons = measured.counts.iter().map(|counts| &counts.failed);
+            return Err(BenchError::Server(format!(
                 "refused fresh events: {:?}",
-                round.refused
+                reasons.collect::<Vec<_>>()
             )));
         }
         Ok(())
@@ -186,7 +199,7 @@ mod tests {
             data: PathBuf::new(),
             rounds: 1,
             events: 1,
-            output: Output::default(),
+            json: false,
         };
         let error = Server::start(&options).err().unwrap();
         assert!(error.to_string().contains("stopped instead of starting"));

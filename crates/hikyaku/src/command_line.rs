@@ -12,6 +12,7 @@ Examples:
   hikyaku import events.jsonl           store the events of a file, one JSON object a line
   hikyaku query '{\"kinds\":[1],\"limit\":5}'
   hikyaku config --example >hikyaku.toml
+  hikyaku bench relay ws://127.0.0.1:7777
 
 Commands that work on a store also work while a server has it open: they find it through the data
 folder.";
@@ -206,6 +207,14 @@ Examples:
         #[command(subcommand)]
         command: PostgresCommand,
     },
+    /// Measure a server: this one or any other of its kind
+    ///
+    /// Loads only servers on this machine, unless you say that the server is yours. Ctrl-C ends a
+    /// measurement with what it has.
+    Bench {
+        #[command(subcommand)]
+        bench: hikyaku_bench::Bench,
+    },
     /// Print the configuration in force, and where each value is from
     ///
     /// A flag wins over the environment, the environment over the file, the file over the default.
@@ -250,6 +259,8 @@ impl Command {
             | Self::Query { place, .. }
             | Self::Compact { place } => (place, None),
             Self::Tables(_) => return Flags::default(),
+            // Measures from outside, and needs neither.
+            Self::Bench { .. } => return Flags::default(),
         };
         Flags {
             config: place.config.clone(),

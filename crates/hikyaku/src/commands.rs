@@ -9,6 +9,8 @@ use std::{
     },
 };
 
+use hikyaku_bench::Bench;
+
 use crate::{
     command_line::{Command, PostgresCommand},
     configuration::{Effective, example},
@@ -99,9 +101,17 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
         Command::Postgres {
             command: PostgresCommand::Schema { .. },
         } => print(&hikyaku_postgres::schema_sql(&settings.store_schema)?),
+        Command::Bench { bench: measurement } => bench(measurement),
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
     }
+}
+
+/// Measures a server. The configuration has no part in it: a report says what it was told.
+fn bench(measurement: &Bench) -> Result<ExitCode, Failure> {
+    let stop = stop_flag()?;
+    hikyaku_bench::run(measurement, &stop)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn import(

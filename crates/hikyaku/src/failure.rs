@@ -2,6 +2,7 @@
 
 use std::{io, process::ExitCode};
 
+use hikyaku_bench::BenchError;
 use hikyaku_engine::EngineError;
 use hikyaku_postgres::PostgresError;
 use hikyaku_store::StoreError;
@@ -83,6 +84,22 @@ impl From<PostgresError> for Failure {
             PostgresError::Unavailable(text) | PostgresError::Rejected(text) => Self::Failed(text),
             PostgresError::Refused(text) => Self::Usage(text),
             PostgresError::Corrupt(text) => Self::Damaged(text),
+        }
+    }
+}
+
+impl From<BenchError> for Failure {
+    fn from(error: BenchError) -> Self {
+        let text = error.to_string();
+        match error {
+            BenchError::Io { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
+                Self::OutputClosed
+            }
+            BenchError::Input(_) => Self::Usage(text),
+            BenchError::Interrupted => Self::Interrupted(text),
+            BenchError::Io { .. } | BenchError::Server(_) | BenchError::Wrong(_) => {
+                Self::Failed(text)
+            }
         }
     }
 }

@@ -2,10 +2,7 @@
 
 use std::{fs, path::Path};
 
-use crate::{
-    error::{BenchError, During, Result},
-    socket::RelayUrl,
-};
+use crate::error::{BenchError, During, Result};
 
 /// A process that is watched.
 #[derive(Debug, Clone, Copy)]
@@ -14,25 +11,26 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(id: u32) -> Self {
-        Self { id }
-    }
-
-    /// Finds the process that listens on the relay's port.
-    pub(crate) fn listening(relay: &RelayUrl) -> Result<Self> {
-        let port = relay.port();
+    /// Finds the process that listens on a port of this machine.
+    pub(crate) fn listening(port: u16) -> Result<Self> {
         let inode = ["/proc/net/tcp", "/proc/net/tcp6"]
             .iter()
             .filter_map(|table| fs::read_to_string(table).ok())
             .find_map(|table| listening_inode(&table, port));
         inode
             .and_then(|inode| owner(&format!("socket:[{inode}]")))
-            .map(Self::new)
+            .map(|id| Self { id })
             .ok_or_else(|| {
                 BenchError::Input(format!(
-                    "no process that we may look into listens on port {port}; name it with --pid"
+                    "no process that we may look into listens on port {port}"
                 ))
             })
+    }
+
+    /// Returns the name of its program.
+    pub(crate) fn name(self) -> Option<String> {
+        let name = fs::read_to_string(format!("/proc/{}/comm", self.id)).ok()?;
+        Some(name.trim_end().to_owned())
     }
 
     /// Returns the processor time used so far by all its threads, in seconds.
@@ -93,8 +91,7 @@ mod tests {
     #[test]
     fn the_process_behind_a_port_is_found() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let url = format!("ws://{}", listener.local_addr().unwrap());
-        let process = Process::listening(&url.parse().unwrap()).unwrap();
+        let process = Process::listening(listener.local_addr().unwrap().port()).unwrap();
         assert_eq!(process.id, std::process::id());
         assert!(process.memory_bytes().unwrap() > 0);
         assert!(process.cpu_seconds().is_ok());

@@ -10,9 +10,11 @@ use std::{
 };
 
 use crate::{
+    corpus::{
+        shape::Shape,
+        sign::{Identified, Identities},
+    },
     error::{During, Result},
-    shape::Shape,
-    sign::{Identified, Identities},
 };
 
 /// Events signed at a time by one thread.
@@ -22,7 +24,7 @@ const WAITING: usize = 4;
 
 /// What to generate.
 #[derive(Debug, Clone, clap::Args)]
-pub(crate) struct Corpus {
+pub struct Generate {
     /// How many events.
     #[arg(long, default_value_t = 100_000)]
     pub(crate) events: u64,
@@ -40,13 +42,13 @@ struct Signer {
 }
 
 /// Writes the corpus, one event a line.
-pub(crate) fn generate(corpus: &Corpus, out: &mut impl Write) -> Result<()> {
-    let identities = Identities::new(corpus.seed, Shape::identity_count(corpus.authors));
-    let mut shape = Shape::new(corpus.seed, corpus.events, corpus.authors, &identities);
+pub(crate) fn generate(options: &Generate, out: &mut impl Write) -> Result<()> {
+    let identities = Identities::new(options.seed, Shape::identity_count(options.authors));
+    let mut shape = Shape::new(options.seed, options.events, options.authors, &identities);
     thread::scope(|scope| {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let signers: Vec<_> = (0..cores).map(|_| signer(scope, &identities)).collect();
-        let mut left = corpus.events;
+        let mut left = options.events;
         // One round gives each signer a batch, then takes the batches of an earlier round.
         let mut rounds_waiting = 0;
         while left > 0 || rounds_waiting > 0 {
@@ -96,13 +98,13 @@ mod tests {
     use super::*;
 
     fn lines(events: u64) -> String {
-        let corpus = Corpus {
+        let options = Generate {
             events,
             seed: 7,
             authors: 500,
         };
         let mut out = Vec::new();
-        generate(&corpus, &mut out).unwrap();
+        generate(&options, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -116,7 +118,7 @@ mod tests {
     #[test]
     fn two_events_in_five_carry_the_popular_hashtag() {
         let corpus = lines(3_000);
-        let tag = format!("[\"t\",\"{}\"]", crate::shape::POPULAR_HASHTAG);
+        let tag = format!("[\"t\",\"{}\"]", crate::corpus::shape::POPULAR_HASHTAG);
         let tagged = corpus.lines().filter(|line| line.contains(&tag)).count();
         assert!((1_080..1_320).contains(&tagged), "{tagged}");
     }

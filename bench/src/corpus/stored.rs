@@ -1,64 +1,28 @@
-//! A corpus in memory, with a dumb answer to every question: what a relay that holds it must say.
+//! A corpus in memory, with the answer to every question: what a relay that holds it must say.
 
 use std::{
-    borrow::Cow,
     collections::{HashMap, HashSet},
     fs,
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     ops::Range,
     path::Path,
 };
 
-use serde::Deserialize;
-
-use crate::error::{BenchError, During, Result};
-
-pub(crate) type Bytes32 = [u8; 32];
-
-/// The fields of an event that a filter can ask for.
-#[derive(Debug, Deserialize)]
-pub(crate) struct Fields<'a> {
-    #[serde(borrow)]
-    pub(crate) id: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(crate) pubkey: Cow<'a, str>,
-    pub(crate) created_at: u64,
-    pub(crate) kind: u16,
-    #[serde(borrow)]
-    pub(crate) tags: Vec<Vec<Cow<'a, str>>>,
-}
-
-impl<'a> Fields<'a> {
-    pub(crate) fn parse(json: &'a [u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok()
-    }
-
-    /// Returns the values of the tags with this name.
-    pub(crate) fn values(&self, name: &str) -> impl Iterator<Item = &str> {
-        let named = move |tag: &&Vec<Cow<'a, str>>| tag.first().is_some_and(|it| it == name);
-        self.tags
-            .iter()
-            .filter(named)
-            .filter_map(|tag| Some(tag.get(1)?.as_ref()))
-    }
-
-    fn letters(&self) -> impl Iterator<Item = (u8, u64)> {
-        self.tags
-            .iter()
-            .filter_map(|tag| match tag.first()?.as_bytes() {
-                [letter] if letter.is_ascii_alphabetic() => Some((*letter, hash(tag.get(1)?))),
-                _ => None,
-            })
-    }
-}
+use crate::{
+    corpus::{
+        event::{Bytes32, Fields, bytes32, hash},
+        index::Index,
+        question::{Matcher, Question},
+    },
+    error::{BenchError, During, Result},
+};
 
 /// An event as far as matching needs it; tag values are hashes.
 #[derive(Debug)]
-struct Row {
+pub(super) struct Row {
     line: Range<usize>,
-    id: Bytes32,
-    author: Bytes32,
-    created_at: u64,
+    pub(super) id: Bytes32,
+    pub(super) author: Bytes32,
+    pub(super) created_at: u64,
     kind: u16,
     tags: Range<usize>,
     stored: bool,
@@ -70,22 +34,29 @@ pub(crate) struct Corpus {
     text: String,
     rows: Vec<Row>,
     tags: Vec<(u8, u64)>,
+    index: Index,
 }
 
 impl Corpus {
-    /// Reads a file, one event a line, or its first events.
-    pub(crate) fn read(path: &Path, limit: Option<usize>) -> Result<Self> {
+    /// Reads a file, one event a line, without the events of some kinds.
+    pub(crate) fn read(path: &Path, without: &[u16]) -> Result<Self> {
         let text = fs::read_to_string(path).at(path)?;
+        Self::of(text, &path.display().to_string(), without)
+    }
+
+    /// Reads events, one a line; `name` is what an error calls them.
+    pub(crate) fn of(text: String, name: &str, without: &[u16]) -> Result<Self> {
         let (mut rows, mut tags) = (Vec::new(), Vec::new());
         let mut start = 0;
-        for line in text.split_inclusive('\n').take(limit.unwrap_or(usize::MAX)) {
+        for (number, line) in text.split_inclusive('\n').enumerate() {
             let range = start..start + line.trim_end().len();
             start += line.len();
-            let malformed = || {
-                let number = rows.len() + 1;
-                BenchError::Input(format!("{}, line {number}: not an event", path.display()))
-            };
+            let malformed =
+                || BenchError::Input(format!("{name}, line {}: not an event", number + 1));
             let fields = Fields::parse(line.as_bytes()).ok_or_else(malformed)?;
+            if without.contains(&fields.kind) {
+                continue;
+            }
             let first = tags.len();
             tags.extend(fields.letters());
             let row = Row {
@@ -99,8 +70,14 @@ impl Corpus {
             };
             rows.push(row);
         }
-        let mut corpus = Self { text, rows, tags };
+        let mut corpus = Self {
+            text,
+            rows,
+            tags,
+            index: Index::default(),
+        };
         corpus.decide_what_is_stored();
+        corpus.index = Index::new(&corpus);
         Ok(corpus)
     }
 
@@ -118,8 +95,7 @@ impl Corpus {
 
     /// Returns how many events a relay that got the whole file has, and the bytes of their JSON.
     pub(crate) fn stored_size(&self) -> (u64, u64) {
-        let stored = self.rows.iter().filter(|row| row.stored);
-        stored.fold((0, 0), |(count, bytes), row| {
+        self.stored().fold((0, 0), |(count, bytes), (_, row)| {
             (count + 1, bytes + row.line.len() as u64)
         })
     }
@@ -135,7 +111,7 @@ impl Corpus {
         let hashtag = (b't', hash(hashtag));
         let mut counts: HashMap<Bytes32, usize> = HashMap::new();
         for (place, row) in self.rows.iter().enumerate() {
-            let tags = self.tags.get(row.tags.clone()).unwrap_or_default();
+            let tags = self.tags_of(row);
             let count = counts.entry(row.author).or_default();
             let fits = place < early && tags.contains(&hashtag);
             // One event that does not fit rules the author out.
@@ -147,23 +123,57 @@ impl Corpus {
         rare
     }
 
-    /// Answers a question by looking at every event: ids, newest first, ties to the lowest.
+    /// Answers a question: ids, newest first, ties to the lowest.
     pub(crate) fn answer(&self, question: &Question) -> Vec<Bytes32> {
         let matcher = Matcher::new(question);
-        let mut found: Vec<_> = self
-            .rows
+        let candidates = self.index.candidates(&matcher);
+        let rows = candidates.filter_map(|place| self.rows.get(place));
+        rows.filter(|row| self.is_answer(&matcher, row))
+            .map(|row| row.id)
+            .take(question.limit)
+            .collect()
+    }
+
+    /// Returns who wrote an event, by its place in the file.
+    pub(crate) fn author(&self, place: usize) -> Option<&Bytes32> {
+        self.rows.get(place).map(|row| &row.author)
+    }
+
+    /// Returns the JSON of a stored event.
+    pub(crate) fn json(&self, id: &Bytes32) -> Option<&str> {
+        let row = self.rows.get(self.index.find(id)?)?;
+        self.text.get(row.line.clone())
+    }
+
+    /// Returns every event in the order of the file: id, author, JSON.
+    pub(crate) fn events(&self) -> impl Iterator<Item = (Bytes32, Bytes32, &str)> {
+        self.rows.iter().filter_map(|row| {
+            let json = self.text.get(row.line.clone())?;
+            Some((row.id, row.author, json))
+        })
+    }
+
+    /// Returns the time of the newest event.
+    pub(crate) fn newest(&self) -> u64 {
+        self.rows
             .iter()
-            .filter(|row| row.stored)
-            .filter(|row| {
-                let tags = self.tags.get(row.tags.clone()).unwrap_or_default();
-                matcher.matches(&row.id, &row.author, row.created_at, row.kind, tags)
-            })
-            .map(|row| (std::cmp::Reverse(row.created_at), row.id))
-            .collect();
-        found.sort_unstable();
-        found.dedup();
-        found.truncate(question.limit);
-        found.into_iter().map(|(_, id)| id).collect()
+            .map(|row| row.created_at)
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Returns the events that a relay has in the end, and their places.
+    pub(super) fn stored(&self) -> impl Iterator<Item = (usize, &Row)> {
+        self.rows.iter().enumerate().filter(|(_, row)| row.stored)
+    }
+
+    pub(super) fn tags_of(&self, row: &Row) -> &[(u8, u64)] {
+        self.tags.get(row.tags.clone()).unwrap_or_default()
+    }
+
+    fn is_answer(&self, matcher: &Matcher, row: &Row) -> bool {
+        let tags = self.tags_of(row);
+        matcher.matches(&row.id, &row.author, row.created_at, row.kind, tags)
     }
 
     /// Replaced and deleted events are not stored in the end, in whatever order they came: the
@@ -174,7 +184,7 @@ impl Corpus {
         let mut seen: HashSet<Bytes32> = HashSet::new();
         let mut gone = Vec::new();
         for (place, row) in self.rows.iter().enumerate() {
-            let tags = self.tags.get(row.tags.clone()).unwrap_or_default();
+            let tags = self.tags_of(row);
             if !seen.insert(row.id) {
                 gone.push(place);
                 continue;
@@ -222,112 +232,10 @@ impl Corpus {
     }
 }
 
-/// One filter of a REQ. An empty list is no condition.
-#[derive(Debug, Default, Clone)]
-pub(crate) struct Question {
-    pub(crate) ids: Vec<String>,
-    pub(crate) authors: Vec<String>,
-    pub(crate) kinds: Vec<u16>,
-    pub(crate) tags: Vec<(char, String)>,
-    pub(crate) until: Option<u64>,
-    pub(crate) limit: usize,
-}
-
-impl Question {
-    /// Writes the filter as a client would.
-    pub(crate) fn to_json(&self) -> String {
-        let mut filter = serde_json::Map::new();
-        if !self.ids.is_empty() {
-            filter.insert("ids".to_owned(), self.ids.clone().into());
-        }
-        if !self.authors.is_empty() {
-            filter.insert("authors".to_owned(), self.authors.clone().into());
-        }
-        if !self.kinds.is_empty() {
-            filter.insert("kinds".to_owned(), self.kinds.clone().into());
-        }
-        for (name, value) in &self.tags {
-            filter.insert(format!("#{name}"), vec![value.clone()].into());
-        }
-        if let Some(until) = self.until {
-            filter.insert("until".to_owned(), until.into());
-        }
-        filter.insert("limit".to_owned(), self.limit.into());
-        serde_json::Value::Object(filter).to_string()
-    }
-}
-
-/// A question made ready to be asked of many events.
-#[derive(Debug)]
-pub(crate) struct Matcher {
-    ids: HashSet<Bytes32>,
-    authors: HashSet<Bytes32>,
-    kinds: Vec<u16>,
-    tags: Vec<(u8, u64)>,
-    until: u64,
-}
-
-impl Matcher {
-    pub(crate) fn new(question: &Question) -> Self {
-        let letter = |name: char| name as u8;
-        Self {
-            ids: question.ids.iter().filter_map(|id| bytes32(id)).collect(),
-            authors: question
-                .authors
-                .iter()
-                .filter_map(|key| bytes32(key))
-                .collect(),
-            kinds: question.kinds.clone(),
-            tags: question
-                .tags
-                .iter()
-                .map(|(name, value)| (letter(*name), hash(value)))
-                .collect(),
-            until: question.until.unwrap_or(u64::MAX),
-        }
-    }
-
-    /// Tells whether an event that a relay sent is an answer.
-    pub(crate) fn accepts(&self, event: &Fields<'_>) -> bool {
-        let (Some(id), Some(author)) = (bytes32(&event.id), bytes32(&event.pubkey)) else {
-            return false;
-        };
-        let tags: Vec<_> = event.letters().collect();
-        self.matches(&id, &author, event.created_at, event.kind, &tags)
-    }
-
-    fn matches(
-        &self,
-        id: &Bytes32,
-        author: &Bytes32,
-        created_at: u64,
-        kind: u16,
-        tags: &[(u8, u64)],
-    ) -> bool {
-        (self.kinds.is_empty() || self.kinds.contains(&kind))
-            && created_at <= self.until
-            && self.tags.iter().all(|wanted| tags.contains(wanted))
-            && (self.ids.is_empty() || self.ids.contains(id))
-            && (self.authors.is_empty() || self.authors.contains(author))
-    }
-}
-
-/// Reads 64 hex digits.
-pub(crate) fn bytes32(hex: &str) -> Option<Bytes32> {
-    let mut bytes = [0; 32];
-    faster_hex::hex_decode(hex.as_bytes(), &mut bytes).ok()?;
-    Some(bytes)
-}
-
-fn hash(value: &str) -> u64 {
-    BuildHasherDefault::<DefaultHasher>::default().hash_one(value)
-}
-
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
-
     use super::*;
+    use crate::corpus::{Generate, Questions, SHAPES, generate};
 
     fn event(id: u8, author: u8, created_at: u64, kind: u16, tags: &str) -> String {
         let (id, author) = (format!("{id:064x}"), format!("{author:064x}"));
@@ -338,9 +246,7 @@ mod tests {
     }
 
     fn corpus(lines: &[String]) -> Corpus {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(lines.join("\n").as_bytes()).unwrap();
-        Corpus::read(file.path(), None).unwrap()
+        Corpus::of(lines.join("\n"), "test", &[]).unwrap()
     }
 
     fn ids(corpus: &Corpus, question: &Question) -> Vec<u8> {
@@ -388,10 +294,45 @@ mod tests {
             event(2, 1, 2, 1, "[[\"t\",\"a\"],[\"p\",\"c\"]]"),
         ]);
         let question = Question {
-            tags: vec![('t', "a".to_owned()), ('p', "b".to_owned())],
+            tags: vec![('t', vec!["a".to_owned()]), ('p', vec!["b".to_owned()])],
             limit: 10,
             ..Question::default()
         };
         assert_eq!(ids(&corpus, &question), [1]);
+    }
+
+    #[test]
+    fn every_answer_is_the_one_that_a_look_at_all_events_gives() {
+        let options = Generate {
+            events: 3_000,
+            seed: 5,
+            authors: 300,
+        };
+        let mut text = Vec::new();
+        generate(&options, &mut text).unwrap();
+        let corpus = Corpus::of(String::from_utf8(text).unwrap(), "test", &[]).unwrap();
+        let mut questions = Questions::new(&corpus, 1);
+        let mut events = 0;
+        for shape in &SHAPES {
+            for _ in 0..30 {
+                // A corpus as short as this has no rare authors.
+                let Some(question) = questions.draw(shape) else {
+                    continue;
+                };
+                let matcher = Matcher::new(&question);
+                let answers = corpus
+                    .stored()
+                    .filter(|(_, row)| corpus.is_answer(&matcher, row));
+                let mut dumb: Vec<_> = answers
+                    .map(|(_, row)| (std::cmp::Reverse(row.created_at), row.id))
+                    .collect();
+                dumb.sort_unstable();
+                dumb.truncate(question.limit);
+                let dumb: Vec<_> = dumb.into_iter().map(|(_, id)| id).collect();
+                assert_eq!(corpus.answer(&question), dumb, "{}", shape.name);
+                events += dumb.len();
+            }
+        }
+        assert!(events > 5_000, "{events}");
     }
 }

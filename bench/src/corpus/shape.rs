@@ -5,7 +5,7 @@
 //! purpose, because relays fail on them: a hashtag that 40 % of all events carry, and authors who
 //! wrote only a handful of events, long ago, with that hashtag.
 
-use crate::{
+use crate::corpus::{
     random::{Random, Zipf},
     sign::{Draft, Identified, Identities},
 };
@@ -120,6 +120,10 @@ pub(crate) struct Shape<'a> {
     rare: Vec<(u64, usize)>,
     position: u64,
     clock: u64,
+    /// Every event is a second newer than the one before it, and all can be stored in that order.
+    in_order: bool,
+    last: u64,
+    without: Vec<u16>,
 }
 
 impl<'a> Shape<'a> {
@@ -152,25 +156,43 @@ impl<'a> Shape<'a> {
             rare,
             position: 0,
             clock: EPOCH,
+            in_order: false,
+            last: 0,
+            without: Vec::new(),
         }
+    }
+
+    /// Lets the events begin at a time of their own, each newer than the one before it, and without
+    /// some kinds: a relay that gets each author's in this order has no reason to refuse one.
+    pub(crate) fn in_order_from(mut self, clock: u64, without: &[u16]) -> Self {
+        (self.clock, self.in_order, self.without) = (clock, true, without.to_vec());
+        self.rare.clear();
+        self
     }
 
     /// Returns the next event, identified but not signed.
     pub(crate) fn next(&mut self) -> Identified {
         // One event a second, several in some seconds; a few arrive late.
         self.clock += self.random.below(3) as u64;
-        let late = if self.random.chance(0.05) {
-            self.random.below(60) as u64
-        } else {
-            0
-        };
+        let mut late = 0;
+        if self.random.chance(0.05) {
+            late = self.random.below(60) as u64;
+        }
+        if self.in_order {
+            (self.clock, late) = (self.clock.max(self.last + 1), 0);
+            self.last = self.clock;
+        }
         let rare = self.rare.last().filter(|(at, _)| *at == self.position);
         let draft = if let Some((_, author)) = rare.copied() {
             self.rare.pop();
             self.note(author, true)
         } else {
             let author = self.authors.draw(&mut self.random);
-            self.draw(author)
+            let mut draft = self.draw(author);
+            while self.without.contains(&draft.kind) {
+                draft = self.draw(author);
+            }
+            draft
         };
         self.position += 1;
         let identified = Draft {

@@ -14,7 +14,7 @@ pub(crate) struct Identity {
 
 impl Identity {
     /// Derives the `index`-th key of a seed.
-    pub(crate) fn derive(seed: u64, index: usize) -> Self {
+    fn derive(seed: u64, index: usize) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"hikyaku-bench identity");
         hash.update(seed.to_be_bytes());

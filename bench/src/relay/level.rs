@@ -1,0 +1,177 @@
+//! `--level`: a minute of mixed load, and points for it; `auto` climbs until the relay can't follow.
+
+use std::time::Duration;
+
+use crate::{
+    error::{BenchError, Result},
+    load::{Kind, Latencies, Limit, Measured},
+    relay::{options::Level, parts::Bench},
+    report::{Record, Report, Score, verdict},
+};
+
+/// What a level lasts.
+const SECONDS: f64 = 60.0;
+/// What a step of the climb lasts.
+const STEP_SECONDS: f64 = 10.0;
+/// Where the climb begins, in operations a second.
+const FIRST: f64 = 100.0;
+/// How much higher each step is.
+const STEP: f64 = 1.5;
+/// Nobody climbs higher: this is more than one connection of a machine carries.
+const HIGHEST: f64 = 1e6;
+
+impl Level {
+    /// Operations a second: a tenth are events.
+    fn rate(self) -> f64 {
+        match self {
+            Self::One | Self::Auto => FIRST,
+            Self::Two => 1_000.0,
+            Self::Three => 10_000.0,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::One => "level 1",
+            Self::Two => "level 2",
+            Self::Three => "level 3",
+            Self::Auto => "level auto",
+        }
+    }
+}
+
+/// Runs a level on every server, A and B in turns.
+pub(crate) fn run(bench: &mut Bench<'_>, level: Level, report: &mut Report) -> Result<()> {
+    if level == Level::Auto {
+        for place in 0..report.targets.len() {
+            climb(bench, place, report)?;
+        }
+        return Ok(());
+    }
+    let options = bench.setting.options;
+    let seconds = options.bounds.seconds_or(SECONDS);
+    // Points of rounds are points of different minutes: only a comparison needs more than one.
+    let rounds = match report.targets.len() {
+        1 => 1,
+        _ => usize::from(options.bounds.rounds),
+    };
+    for round in 0..rounds {
+        for place in 0..report.targets.len() {
+            let measured = bench.mix(level.name(), level.rate(), seconds, &[place], report)?;
+            for (place, measured) in measured {
+                let load = format!("{}, round {}", level.name(), round + 1);
+                score(load, place, &measured, report);
+                keep(
+                    level.name().to_owned(),
+                    place,
+                    round,
+                    measured,
+                    bench,
+                    report,
+                )?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn climb(bench: &mut Bench<'_>, place: usize, report: &mut Report) -> Result<()> {
+    let seconds = bench.setting.options.bounds.seconds_or(STEP_SECONDS);
+    let target = bench.setting.options.shape.target_ms;
+    let mut rate = FIRST;
+    let mut held = None;
+    let mut reason = "the highest step".to_owned();
+    while rate <= HIGHEST {
+        let part = format!("auto, {rate:.0}/s");
+        let measured = bench.mix(&part, rate, seconds, &[place], report)?;
+        let Some((place, measured)) = measured.into_iter().next() else {
+            break;
+        };
+        let broken = breaks(&measured, target);
+        keep(part, place, 0, measured.clone(), bench, report)?;
+        if let Some(why) = broken {
+            reason = format!("at {rate:.0}/s {why}");
+            break;
+        }
+        held = Some((rate, measured));
+        rate *= STEP;
+    }
+    let name = report.targets.get(place).map_or("", |target| target.name);
+    match held {
+        Some((rate, measured)) => {
+            report.notes.push(format!(
+                "{name} holds {rate:.0} operations a second; {reason}"
+            ));
+            score(per_step(rate, seconds), place, &measured, report);
+        }
+        None => report
+            .notes
+            .push(format!("{name} does not hold the first step; {reason}")),
+    }
+    Ok(())
+}
+
+fn per_step(rate: f64, seconds: Duration) -> String {
+    format!(
+        "{:.0} s at the highest step held, {rate:.0}/s",
+        seconds.as_secs_f64()
+    )
+}
+
+/// Says what ends the climb, if anything does.
+fn breaks(measured: &Measured, target_ms: f64) -> Option<String> {
+    let mut all = Latencies::default();
+    let counts = measured.counts.iter();
+    for counts in counts.filter(|counts| counts.class.kind != Kind::Delivery) {
+        all.add(&counts.latencies);
+    }
+    let p99 = all.quantile_ms(0.99);
+    if measured.failures() > 0 {
+        Some(format!("{} operations failed", measured.failures()))
+    } else if p99 > target_ms {
+        let side = match measured.limit() {
+            Limit::Client => " (the measuring client had no processor time left)",
+            Limit::Load | Limit::Server => "",
+        };
+        Some(format!(
+            "the 99th percentile is {p99:.1} ms, beyond {target_ms} ms{side}"
+        ))
+    } else if measured.limit() == Limit::Load {
+        None
+    } else {
+        Some(verdict(measured))
+    }
+}
+
+fn score(load: String, place: usize, measured: &Measured, report: &mut Report) {
+    if let Some(target) = report.targets.get(place) {
+        let score = Score::new(target.name, load, measured, verdict(measured));
+        report.scores.push(score);
+    }
+}
+
+fn keep(
+    part: String,
+    target: usize,
+    round: usize,
+    measured: Measured,
+    bench: &Bench<'_>,
+    report: &mut Report,
+) -> Result<()> {
+    let interrupted = measured.interrupted;
+    bench
+        .setting
+        .progress
+        .tell(&format!("{part}: {}", verdict(&measured)));
+    report.records.push(Record {
+        part,
+        target,
+        round,
+        connections: bench.setting.options.shape.connections,
+        measured,
+    });
+    if interrupted {
+        return Err(BenchError::Interrupted);
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! What `bench relay` can be told.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args, ValueEnum};
+
+use crate::{load::Permission, report::Output};
+
+/// Which relay, and what to do to it.
+#[derive(Debug, Clone, Args)]
+pub struct Relay {
+    /// The relay, as ws://host:port
+    #[arg(value_name = "URL")]
+    pub(crate) url: String,
+    /// A second relay, measured in turns with the first: A B A B
+    #[arg(long, value_name = "URL")]
+    pub(crate) vs: Option<String>,
+    /// Instead of the phases: a minute of mixed load with a score
+    #[arg(long, value_enum)]
+    pub(crate) level: Option<Level>,
+    /// Only these phases
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "level")]
+    pub(crate) phases: Vec<Phase>,
+    #[command(flatten)]
+    pub(crate) corpus: CorpusOptions,
+    #[command(flatten)]
+    pub(crate) bounds: Bounds,
+    #[command(flatten)]
+    pub(crate) shape: LoadShape,
+    /// What an answered write survives at the first relay ("synced", "in memory"), for the report
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) durability: Option<String>,
+    /// The same of the second relay
+    #[arg(long, value_name = "TEXT", requires = "vs")]
+    pub(crate) vs_durability: Option<String>,
+    /// A folder on the disk of the relay's data: its own pace is measured too
+    #[arg(long, value_name = "DIR")]
+    pub(crate) disk: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) permission: Permission,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What the relay holds when it is loaded.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct CorpusOptions {
+    /// The corpus, as `bench generate` writes it; one is made without [default: --events of --seed]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) corpus: Option<PathBuf>,
+    /// The relays hold the corpus already: it is not published, only asked for
+    #[arg(long, requires = "corpus")]
+    pub(crate) loaded: bool,
+    /// What the second relay holds, if not the same: a longer corpus of the same seed, say
+    #[arg(long, value_name = "FILE", requires_all = ["vs", "corpus"])]
+    pub(crate) vs_corpus: Option<PathBuf>,
+    /// Events of the corpus that is made
+    #[arg(long, default_value_t = 20_000)]
+    pub(crate) events: u64,
+    /// Of the corpus that is made, and of the questions
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Publish no events of this kind, in the corpus or behind it; may be given several times
+    #[arg(long, value_name = "KIND")]
+    pub(crate) without_kind: Vec<u16>,
+}
+
+/// How long and how much.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Bounds {
+    /// Rounds of each phase: the more, the better the noise is known
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    pub(crate) rounds: u16,
+    /// Seconds of each phase in each round; of a level [default: 5, of a level 60, of a step of auto 10]
+    #[arg(long)]
+    pub(crate) seconds: Option<f64>,
+    /// Operations of each phase in each round, at most
+    #[arg(long, default_value_t = 50_000)]
+    pub(crate) operations: usize,
+    /// Seconds that an answer may take
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) patience: f64,
+}
+
+/// How the load is put on.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct LoadShape {
+    /// Connections that publish and ask
+    #[arg(long, default_value_t = 4)]
+    pub(crate) connections: usize,
+    /// Events under way on each connection when publishing in a closed loop
+    #[arg(long, default_value_t = 256)]
+    pub(crate) window: usize,
+    /// Operations a second of the open loops [default: half of what the slower relay published]
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Connections that listen for new events
+    #[arg(long, default_value_t = 100)]
+    pub(crate) subscribers: usize,
+    /// Connections that say nothing
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) idle: usize,
+    /// Different questions of each shape
+    #[arg(long, default_value_t = 100)]
+    pub(crate) questions: usize,
+    /// Where the climb of --level auto ends: the 99th percentile, in milliseconds
+    #[arg(long, default_value_t = 50.0)]
+    pub(crate) target_ms: f64,
+}
+
+/// A phase of the run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Phase {
+    /// One event at a time, then as many as the relay takes, then at a rate
+    Publish,
+    /// One question at a time, of every shape
+    Query,
+    /// Events to many listeners, as many as the relay delivers, then at a rate
+    Subscribe,
+    /// All at once, nine questions for each event, at a rate
+    Mixed,
+    /// Memory of connections that say nothing
+    Idle,
+}
+
+/// How hard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Level {
+    /// 100 operations a second: a small community
+    #[value(name = "1")]
+    One,
+    /// 1,000 operations a second: a busy relay
+    #[value(name = "2")]
+    Two,
+    /// 10,000 operations a second: more than one core of most relays
+    #[value(name = "3")]
+    Three,
+    /// Climbs until the latency target breaks
+    Auto,
+}
+
+impl Bounds {
+    /// Returns how long something lasts that lasts so long by default.
+    pub(crate) fn seconds_or(&self, default: f64) -> Duration {
+        seconds(self.seconds.unwrap_or(default))
+    }
+
+    pub(crate) fn patience(&self) -> Duration {
+        seconds(self.patience)
+    }
+}
+
+/// What was typed may be no duration.
+fn seconds(number: f64) -> Duration {
+    Duration::try_from_secs_f64(number).unwrap_or_default()
+}

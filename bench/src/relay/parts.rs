@@ -1,0 +1,483 @@
+//! The parts of a run: each one is put on A and then on B, with the same events and questions.
+
+use std::time::Duration;
+
+use crate::{
+    corpus::{Fresh, SHAPES, Signed},
+    error::{BenchError, Result},
+    load::{Class, Kind, Lane, Load, Measured, Pace, Planned},
+    relay::{
+        client::{Asked, Client, Request},
+        live::{Listener, Live},
+        run::Setting,
+    },
+    report::{Record, Report, Target, verdict},
+};
+
+/// How long a part lasts in each round, in seconds.
+const SECONDS: f64 = 5.0;
+/// Of the operations of the closed loop of publishing, what one connection with one event under way
+/// may do.
+const ONE_AT_A_TIME_SHARE: usize = 10;
+/// Hashtags that live events go to; nobody listens to the last, whose events must reach nobody.
+const GROUPS: usize = 5;
+/// Of mixed operations, one in so many is an event; the others are questions.
+const QUESTIONS_PER_EVENT: usize = 9;
+/// Taken if nothing was measured that would tell a better one.
+const RATE: f64 = 1_000.0;
+
+const CLOSED: &str = "publish, closed loop";
+
+/// How a part keeps to its pace.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Pacing {
+    OneAtATime,
+    AsMuchAsItTakes,
+    /// Operations a second.
+    AtRate(f64),
+}
+
+/// What the parts of a run are made of.
+pub(crate) struct Bench<'a> {
+    pub(crate) setting: &'a Setting<'a>,
+    /// The questions of each server, with the answers from what it holds.
+    pub(crate) asked: &'a [Vec<Asked>],
+    pub(crate) fresh: Fresh<'a>,
+}
+
+/// A part, ready to be put on any server.
+struct Part<'a> {
+    name: &'a str,
+    classes: &'a [Class],
+    plan: &'a [Planned],
+    requests: &'a [Request],
+    pace: Pace,
+    connections: usize,
+    at_most: Duration,
+}
+
+impl Bench<'_> {
+    /// Publishes events with the shape of the real network.
+    pub(crate) fn publish(
+        &mut self,
+        pacing: Pacing,
+        round: usize,
+        report: &mut Report,
+    ) -> Result<()> {
+        let options = self.setting.options;
+        let seconds = options.bounds.seconds_or(SECONDS);
+        let all = options.bounds.operations;
+        let (name, connections, pace, count) = match pacing {
+            Pacing::OneAtATime => {
+                let count = all.div_ceil(ONE_AT_A_TIME_SHARE);
+                (
+                    "publish, one at a time",
+                    1,
+                    Pace::Closed { window: 1 },
+                    count,
+                )
+            }
+            Pacing::AsMuchAsItTakes => {
+                let window = options.shape.window.max(1);
+                (
+                    CLOSED,
+                    options.shape.connections,
+                    Pace::Closed { window },
+                    all,
+                )
+            }
+            Pacing::AtRate(rate) => {
+                let pace = Pace::Open { per_second: rate };
+                let count = count_of(rate, seconds).min(all);
+                ("publish, at a rate", options.shape.connections, pace, count)
+            }
+        };
+        let connections = connections.max(1);
+        let events = self.fresh.events(count);
+        let requests: Vec<_> = events.iter().map(Request::publish).collect();
+        let plan: Vec<_> = events
+            .iter()
+            .map(|event| Planned {
+                class: 0,
+                lane: event.author % connections,
+            })
+            .collect();
+        let part = Part {
+            name,
+            classes: &[Class::new("publish", Kind::Write)],
+            plan: &plan,
+            requests: &requests,
+            pace,
+            connections,
+            at_most: seconds,
+        };
+        self.in_turns(&part, round, report)
+    }
+
+    /// Asks questions of every shape in turns, one at a time.
+    pub(crate) fn query(&mut self, round: usize, report: &mut Report) -> Result<()> {
+        let options = self.setting.options;
+        let count = self.asked.first().map_or(0, Vec::len);
+        let order = (0..options.bounds.operations).map(|number| number % count.max(1));
+        let requests: Vec<_> = order.map(Request::Ask).collect();
+        let shapes = |request: &Request| match request {
+            Request::Ask(place) => self.shape_of(*place),
+            Request::Publish { .. } => 0,
+        };
+        let plan: Vec<_> = requests
+            .iter()
+            .map(|request| Planned {
+                class: shapes(request),
+                lane: 0,
+            })
+            .collect();
+        let part = Part {
+            name: "query, one at a time",
+            classes: &question_classes(),
+            plan: &plan,
+            requests: &requests,
+            pace: Pace::Closed { window: 1 },
+            connections: 1,
+            at_most: options.bounds.seconds_or(SECONDS),
+        };
+        self.in_turns(&part, round, report)
+    }
+
+    /// Publishes to many listeners: how long until each has what it asked for, and nothing else.
+    pub(crate) fn subscribe(
+        &mut self,
+        pacing: Pacing,
+        round: usize,
+        report: &mut Report,
+    ) -> Result<()> {
+        let options = self.setting.options;
+        let seconds = options.bounds.seconds_or(SECONDS);
+        let (name, pace, count) = match pacing {
+            Pacing::AtRate(rate) => {
+                let count = count_of(rate, seconds).min(options.bounds.operations);
+                (
+                    "subscribe, at a rate",
+                    Pace::Open { per_second: rate },
+                    count,
+                )
+            }
+            // As many deliveries as there are operations elsewhere.
+            Pacing::OneAtATime | Pacing::AsMuchAsItTakes => (
+                "subscribe, closed loop",
+                Pace::Closed { window: 64 },
+                options.bounds.operations / 10,
+            ),
+        };
+        let events = self.fresh.notes(count.max(1), GROUPS);
+        let classes = [
+            Class::new("publish", Kind::Write),
+            Class::new("delivery", Kind::Delivery),
+        ];
+        let requests: Vec<_> = events.iter().map(Request::publish).collect();
+        let plan = vec![Planned { class: 0, lane: 0 }; requests.len()];
+        let part = Part {
+            name,
+            classes: &classes,
+            plan: &plan,
+            requests: &requests,
+            pace,
+            connections: 1,
+            at_most: seconds,
+        };
+        for place in 0..report.targets.len() {
+            let measured = self.deliver(&part, &events, place, &report.targets)?;
+            let connections = 1 + options.shape.subscribers;
+            self.keep(part.name, place, round, connections, measured, report)?;
+        }
+        Ok(())
+    }
+
+    fn deliver(
+        &self,
+        part: &Part<'_>,
+        events: &[Signed],
+        place: usize,
+        targets: &[Target],
+    ) -> Result<Measured> {
+        let Some(target) = targets.get(place) else {
+            return Err(BenchError::Input("no such server".to_owned()));
+        };
+        let listeners = self.setting.options.shape.subscribers;
+        let live = Live::new(events, GROUPS, listeners);
+        let publisher = Client::open(&target.address, part.requests, &[], Some(&live))?;
+        let mut lanes: Vec<Box<dyn Lane + '_>> = vec![Box::new(publisher)];
+        for number in 0..listeners {
+            let hashtag = self.fresh.group(number % (GROUPS - 1));
+            let listener = Listener::open(&target.address, &live, number, &hashtag, 1)?;
+            lanes.push(Box::new(listener));
+        }
+        let measured = self.put_on(part, target, &mut lanes)?;
+        if live.owed() > 0 && !measured.interrupted {
+            return Err(BenchError::Wrong(format!(
+                "{} deliveries to live subscriptions never came",
+                live.owed()
+            )));
+        }
+        Ok(measured)
+    }
+
+    /// Asks and publishes at once.
+    pub(crate) fn mixed(&mut self, rate: f64, round: usize, report: &mut Report) -> Result<()> {
+        let seconds = self.setting.options.bounds.seconds_or(SECONDS);
+        for place in 0..report.targets.len() {
+            let measured = self.mix("mixed, at a rate", rate, seconds, &[place], report)?;
+            for (place, measured) in measured {
+                let connections = self.setting.options.shape.connections;
+                self.keep(
+                    "mixed, at a rate",
+                    place,
+                    round,
+                    connections,
+                    measured,
+                    report,
+                )?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a mixed load on some servers, one after the other.
+    pub(crate) fn mix(
+        &mut self,
+        name: &str,
+        rate: f64,
+        seconds: Duration,
+        places: &[usize],
+        report: &Report,
+    ) -> Result<Vec<(usize, Measured)>> {
+        let options = self.setting.options;
+        let connections = options.shape.connections.max(1);
+        let count = count_of(rate, seconds).max(1);
+        let events = self.fresh.events(count.div_ceil(QUESTIONS_PER_EVENT + 1));
+        let mut classes = question_classes();
+        let publish = classes.len();
+        classes.push(Class::new("publish", Kind::Write));
+        let mut draw = Shares::new(self.asked.first().map(Vec::as_slice).unwrap_or_default());
+        let (mut requests, mut plan) = (Vec::new(), Vec::new());
+        let mut events = events.iter();
+        for number in 0..count {
+            if number % (QUESTIONS_PER_EVENT + 1) == QUESTIONS_PER_EVENT
+                && let Some(event) = events.next()
+            {
+                requests.push(Request::publish(event));
+                plan.push(Planned {
+                    class: publish,
+                    lane: event.author % connections,
+                });
+            } else {
+                let place = draw.next();
+                requests.push(Request::Ask(place));
+                plan.push(Planned {
+                    class: self.shape_of(place),
+                    lane: number % connections,
+                });
+            }
+        }
+        let part = Part {
+            name,
+            classes: &classes,
+            plan: &plan,
+            requests: &requests,
+            pace: Pace::Open { per_second: rate },
+            connections,
+            at_most: seconds,
+        };
+        let mut all = Vec::new();
+        for place in places {
+            if let Some(target) = report.targets.get(*place) {
+                let mut lanes = self.clients(&part, *place, target)?;
+                all.push((*place, self.put_on(&part, target, &mut lanes)?));
+            }
+        }
+        Ok(all)
+    }
+
+    fn shape_of(&self, question: usize) -> usize {
+        let asked = self.asked.first().and_then(|all| all.get(question));
+        asked.map_or(0, |asked| asked.shape)
+    }
+
+    fn in_turns(&self, part: &Part<'_>, round: usize, report: &mut Report) -> Result<()> {
+        for place in 0..report.targets.len() {
+            let Some(target) = report.targets.get(place) else {
+                continue;
+            };
+            let mut lanes = self.clients(part, place, target)?;
+            let measured = self.put_on(part, target, &mut lanes)?;
+            drop(lanes);
+            self.keep(part.name, place, round, part.connections, measured, report)?;
+        }
+        Ok(())
+    }
+
+    fn clients<'b>(
+        &'b self,
+        part: &Part<'b>,
+        place: usize,
+        target: &Target,
+    ) -> Result<Vec<Box<dyn Lane + 'b>>> {
+        let questions = self.asked.get(place).map(Vec::as_slice).unwrap_or_default();
+        let mut lanes: Vec<Box<dyn Lane + 'b>> = Vec::new();
+        for _ in 0..part.connections {
+            let client = Client::open(&target.address, part.requests, questions, None)?;
+            lanes.push(Box::new(client));
+        }
+        Ok(lanes)
+    }
+
+    fn put_on(
+        &self,
+        part: &Part<'_>,
+        target: &Target,
+        lanes: &mut [Box<dyn Lane + '_>],
+    ) -> Result<Measured> {
+        let load = Load {
+            label: &format!("{}, {}", part.name, target.name),
+            classes: part.classes,
+            plan: part.plan,
+            pace: part.pace,
+            at_most: part.at_most,
+            patience: self.setting.options.bounds.patience(),
+            process: target.process,
+            stop: self.setting.stop,
+            progress: self.setting.progress,
+        };
+        load.run(lanes).map_err(|error| match error {
+            BenchError::Wrong(reason) => {
+                let url = target.address.as_str();
+                BenchError::Wrong(format!("{url}, {}: {reason}", part.name))
+            }
+            other => other,
+        })
+    }
+
+    /// Keeps what was measured, whole or not.
+    fn keep(
+        &self,
+        part: &str,
+        target: usize,
+        round: usize,
+        connections: usize,
+        measured: Measured,
+        report: &mut Report,
+    ) -> Result<()> {
+        let interrupted = measured.interrupted;
+        let name = report.targets.get(target).map_or("", |target| target.name);
+        self.setting.progress.tell(&format!(
+            "{part}, {name}, round {}: {}",
+            round + 1,
+            verdict(&measured)
+        ));
+        report.records.push(Record {
+            part: part.to_owned(),
+            target,
+            round,
+            connections,
+            measured,
+        });
+        if interrupted {
+            return Err(BenchError::Interrupted);
+        }
+        Ok(())
+    }
+}
+
+/// Returns half of what the slower server published in the closed loop.
+pub(crate) fn bearable(report: &Report) -> f64 {
+    let rates = (0..report.targets.len())
+        .filter_map(|target| report.rounds(CLOSED, target).next().map(Measured::rate));
+    rates
+        .min_by(f64::total_cmp)
+        .map_or(RATE, |rate| (rate / 2.0).max(1.0))
+}
+
+fn count_of(rate: f64, seconds: Duration) -> usize {
+    #[expect(clippy::cast_sign_loss, reason = "neither is negative")]
+    let count = (rate * seconds.as_secs_f64()).ceil() as usize;
+    count
+}
+
+fn question_classes() -> Vec<Class> {
+    SHAPES
+        .iter()
+        .map(|shape| Class::new(shape.name, Kind::Read))
+        .collect()
+}
+
+/// Hands out questions in the proportions of their shapes, always in the same order.
+struct Shares {
+    /// The questions of each shape, and how far they are handed out.
+    shapes: Vec<(Vec<usize>, usize)>,
+    /// How much of its share each shape is owed.
+    owed: Vec<i64>,
+}
+
+impl Shares {
+    fn new(asked: &[Asked]) -> Self {
+        let mut shapes: Vec<(Vec<usize>, usize)> = vec![(Vec::new(), 0); SHAPES.len()];
+        for (place, asked) in asked.iter().enumerate() {
+            if let Some((places, _)) = shapes.get_mut(asked.shape) {
+                places.push(place);
+            }
+        }
+        Self {
+            owed: vec![0; shapes.len()],
+            shapes,
+        }
+    }
+
+    fn next(&mut self) -> usize {
+        let mut total = 0;
+        let mut most: Option<(usize, i64)> = None;
+        for (place, (shape, owed)) in SHAPES.iter().zip(&mut self.owed).enumerate() {
+            if self
+                .shapes
+                .get(place)
+                .is_none_or(|(places, _)| places.is_empty())
+            {
+                continue;
+            }
+            *owed += shape.share;
+            total += shape.share;
+            if most.is_none_or(|(_, other)| *owed > other) {
+                most = Some((place, *owed));
+            }
+        }
+        let Some((place, _)) = most else {
+            return 0;
+        };
+        if let Some(owed) = self.owed.get_mut(place) {
+            *owed -= total;
+        }
+        let Some((places, next)) = self.shapes.get_mut(place) else {
+            return 0;
+        };
+        *next += 1;
+        places.get((*next - 1) % places.len()).copied().unwrap_or(0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::Question;
+
+    #[test]
+    fn shapes_come_in_their_proportions() {
+        let asked: Vec<_> = (0..SHAPES.len() * 2)
+            .map(|number| Asked::new(number % SHAPES.len(), Question::default(), Vec::new()))
+            .collect();
+        let mut shares = Shares::new(&asked);
+        let mut counts = vec![0; SHAPES.len()];
+        for _ in 0..100 {
+            counts[asked[shares.next()].shape] += 1;
+        }
+        let right: Vec<_> = SHAPES.iter().map(|shape| shape.share).collect();
+        assert_eq!(counts, right);
+    }
+}

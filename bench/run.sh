@@ -3,7 +3,7 @@
 # loopback with data under target/bench, measures, stops them. Tables go to standard output, JSON to
 # target/bench/results.
 #
-# usage: bench/run.sh ROW...     rows: publish latency fanout query scale disk idle start all
+# usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start all
 # environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -12,8 +12,10 @@ events=${EVENTS:-1000000}
 few=${FEW:-100000}
 work=$PWD/target/bench
 results=$work/results
-bench=target/release/hikyaku-bench
 hikyaku=target/release/hikyaku
+bench="$hikyaku bench"
+# What each server's OK of an event means, for the reports.
+ours="synced to the disk"
 mkdir -p "$results"
 started=()
 
@@ -25,12 +27,16 @@ finish() {
 trap finish EXIT
 
 build() {
-  cargo build --release --locked -p hikyaku -p hikyaku-bench
+  cargo build --release --locked -p hikyaku
 }
 
 build_khatru() {
   command -v go >/dev/null || { echo "khatru needs Go (Debian: golang-go, 1.25 or later)" >&2; exit 1; }
   (cd bench/peers/khatru && go build -o "$work/khatru" .)
+}
+
+build_rust_nostr() {
+  (cd bench/peers/rust-nostr && CARGO_TARGET_DIR="$work/rust-nostr-target" cargo build --release)
 }
 
 # Prints the file with a corpus of so many events, made if it is not there.
@@ -67,6 +73,13 @@ serve_khatru() {
   listening "$1"
 }
 
+# serve_rust_nostr PORT FOLDER: rust-nostr's relay on LMDB.
+serve_rust_nostr() {
+  "$work/rust-nostr-target/release/rust-nostr-relay" "$2" "$1" 2>"$2.log" &
+  started+=($!)
+  listening "$1"
+}
+
 # An empty folder of this name.
 empty() {
   rm -rf "${work:?}/$1"
@@ -80,9 +93,7 @@ stored() {
   if [ ! -f "$folder.filled" ]; then
     rm -rf "$folder"
     mkdir -p "$folder"
-    serve 17790 "$folder"
-    $bench publish ws://127.0.0.1:17790 "$(corpus "$1")" --rounds 1 >&2
-    finish
+    "$hikyaku" import --data "$folder" "$(corpus "$1")" >&2
     touch "$folder.filled"
   fi
   echo "$folder"
@@ -92,31 +103,43 @@ stored() {
 # flatter us: both get it without.
 publish() {
   build_khatru
-  local file; file=$(corpus "$few")
   serve 17777 "$(empty publish)"
   serve_khatru 17778 "$(empty publish-khatru)"
-  $bench publish ws://127.0.0.1:17777 "$file" --vs ws://127.0.0.1:17778 --without-kind 5 \
-    --connections 4 --window 256 --events 50000 --rounds 5 --json "$results/publish.json"
+  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish --without-kind 5 \
+    --events 5000 --operations 10000 --durability "$ours" \
+    --vs-durability "in memory; Badger syncs later" --json "$results/publish.json"
+  finish
+}
+
+rust-nostr() {
+  build_rust_nostr
+  serve 17777 "$(empty rust-nostr)"
+  serve_rust_nostr 17778 "$(empty rust-nostr-peer)"
+  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish,query --events 5000 \
+    --operations 10000 --durability "$ours" --vs-durability "$ours" \
+    --json "$results/rust-nostr.json"
   finish
 }
 
 latency() {
   serve 17777 "$(empty latency)"
-  $bench latency ws://127.0.0.1:17777 --disk "$work" --json "$results/latency.json"
+  $bench relay ws://127.0.0.1:17777 --phases publish --operations 10000 --disk "$work" \
+    --durability "$ours" --json "$results/latency.json"
   finish
 }
 
 fanout() {
   serve 17777 "$(empty fanout)"
-  $bench fanout ws://127.0.0.1:17777 --subscribers 200 --json "$results/fanout.json"
+  $bench relay ws://127.0.0.1:17777 --phases subscribe --subscribers 200 --operations 20000 \
+    --json "$results/fanout.json"
   finish
 }
 
 query() {
   local folder; folder=$(stored "$events")
   serve 17777 "$folder"
-  $bench query ws://127.0.0.1:17777 "$(corpus "$events")" --metrics 127.0.0.1:18777 --strict \
-    --json "$results/query.json"
+  $bench relay ws://127.0.0.1:17777 --corpus "$(corpus "$events")" --loaded --phases query \
+    --questions 300 --json "$results/query.json"
   finish
 }
 
@@ -125,24 +148,31 @@ scale() {
   local small large
   small=$(stored "$few")
   large=$(stored "$events")
-  serve 17777 "$small"
-  serve 17778 "$large"
-  $bench query ws://127.0.0.1:17777 "$(corpus "$few")" --vs ws://127.0.0.1:17778 \
-    --vs-corpus "$(corpus "$events")" --metrics 127.0.0.1:18777 --vs-metrics 127.0.0.1:18778 \
+  serve 17777 "$large"
+  serve 17778 "$small"
+  $bench relay ws://127.0.0.1:17777 --corpus "$(corpus "$events")" --loaded --phases query \
+    --vs ws://127.0.0.1:17778 --vs-corpus "$(corpus "$few")" --questions 300 \
     --json "$results/scale.json"
+  finish
+}
+
+mixed() {
+  serve 17777 "$(empty mixed)"
+  $bench relay ws://127.0.0.1:17777 --level auto --durability "$ours" --json "$results/mixed.json" \
+    --html "$results/mixed.html"
   finish
 }
 
 disk() {
   local folder; folder=$(stored "$events")
   "$hikyaku" compact --data "$folder"
-  $bench disk "$folder" "$(corpus "$events")" --json "$results/disk.json"
+  $bench disk "$folder" "$(corpus "$events")" --json | tee "$results/disk.json"
 }
 
 idle() {
   ulimit -n "$(ulimit -Hn)"
   serve 17777 "$(empty idle)"
-  $bench idle ws://127.0.0.1:17777 --connections 10000 --json "$results/idle.json"
+  $bench relay ws://127.0.0.1:17777 --phases idle --idle 10000 --json "$results/idle.json"
   finish
 }
 
@@ -151,16 +181,16 @@ start() {
   # A copy: what is published between the starts must not change what other rows measure.
   rm -rf "$work/start"
   cp -r "$folder" "$work/start"
-  $bench start --server "$hikyaku" --data "$work/start" --json "$results/start.json"
+  $bench start --server "$hikyaku" --data "$work/start" --json | tee "$results/start.json"
   rm -rf "$work/start"
 }
 
 [ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
-[ "$1" != all ] || set -- publish latency fanout query scale disk idle start
+[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start
 build
 for row in "$@"; do
   case $row in
-    publish | latency | fanout | query | scale | disk | idle | start) "$row" ;;
+    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start) "$row" ;;
     *) echo "unknown row: $row" >&2; exit 2 ;;
   esac
 done

@@ -69,7 +69,7 @@ pub(crate) struct CorpusOptions {
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Bounds {
     /// Rounds of each phase: the more, the better the noise is known
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: u16,
     /// Seconds of each phase in each round; of a level [default: 5, of a level 60, of a step of auto 10]
     #[arg(long)]

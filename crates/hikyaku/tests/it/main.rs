@@ -8,6 +8,7 @@
 )]
 
 mod architecture;
+mod bench;
 mod configuration;
 mod damage;
 mod kill_nine;

@@ -211,10 +211,8 @@ Examples:
     ///
     /// Loads only servers on this machine, unless you say that the server is yours. Ctrl-C ends a
     /// measurement with what it has.
-    Bench {
-        #[command(subcommand)]
-        bench: hikyaku_bench::Bench,
-    },
+    #[command(subcommand)]
+    Bench(hikyaku_bench::Bench),
     /// Print the configuration in force, and where each value is from
     ///
     /// A flag wins over the environment, the environment over the file, the file over the default.
@@ -258,9 +256,7 @@ impl Command {
             | Self::Export { place, .. }
             | Self::Query { place, .. }
             | Self::Compact { place } => (place, None),
-            Self::Tables(_) => return Flags::default(),
-            // Measures from outside, and needs neither.
-            Self::Bench { .. } => return Flags::default(),
+            Self::Tables(_) | Self::Bench(_) => return Flags::default(),
         };
         Flags {
             config: place.config.clone(),

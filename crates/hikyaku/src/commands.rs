@@ -101,7 +101,7 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
         Command::Postgres {
             command: PostgresCommand::Schema { .. },
         } => print(&hikyaku_postgres::schema_sql(&settings.store_schema)?),
-        Command::Bench { bench: measurement } => bench(measurement),
+        Command::Bench(measurement) => bench(measurement),
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
     }

@@ -201,7 +201,7 @@ Examples:
     /// Work with tables: small facts that change all the time
     #[command(subcommand)]
     Tables(TablesCommand),
-    /// Tell about the store in PostgreSQL
+    /// Look after the store in PostgreSQL
     Postgres {
         /// What
         #[command(subcommand)]
@@ -225,7 +225,7 @@ Examples:
     },
 }
 
-/// What can be told about the store in PostgreSQL.
+/// What can be done about the store in PostgreSQL.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PostgresCommand {
     /// Print the statements that make the tables
@@ -236,6 +236,100 @@ pub(crate) enum PostgresCommand {
         #[command(flatten)]
         place: Place,
     },
+    /// Index the tags of these names again, after `drop-tag`
+    ///
+    /// New events are indexed by them at once, older ones by a backfill, newest first, which the
+    /// servers do while they serve; or `backfill run` does. Until it has ended an answer that asks for
+    /// such a tag does not say that it is complete.
+    IndexTag {
+        #[command(flatten)]
+        asking: Asking,
+        /// Names of one letter
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<char>,
+    },
+    /// Take the tags of these names out of the index
+    ///
+    /// For names that nobody asks for: their rows cost room and time. What is asked for by them is not
+    /// found any more. `p` can't be dropped.
+    DropTag {
+        #[command(flatten)]
+        asking: Asking,
+        /// Names of one letter
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<char>,
+    },
+    /// Look after the backfill of the index of tags
+    Backfill {
+        /// What to do
+        #[command(subcommand)]
+        command: BackfillCommand,
+    },
+}
+
+/// What can be done about the backfill. Each prints how far it is afterwards.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BackfillCommand {
+    /// Tell how far it is: done, total, rate and time left
+    Status {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Have it wait
+    Pause {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Have it go on
+    Resume {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// End it, and take back what it has done: the names are not indexed then
+    Cancel {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Say how fast it may go, from its next batch on
+    Pace {
+        #[command(flatten)]
+        asking: Asking,
+        /// Of the time, how many percent it keeps the database at work; 100 does not wait
+        #[arg(long, value_name = "PERCENT", default_value_t = 25)]
+        share: u32,
+        /// Events a second at most
+        #[arg(long, value_name = "EVENTS")]
+        rate: Option<u32>,
+    },
+    /// Work here, with a progress line, until it has ended or Ctrl-C comes
+    Run {
+        #[command(flatten)]
+        asking: Asking,
+    },
+}
+
+impl BackfillCommand {
+    /// Returns the place, and whether a program reads the answer.
+    pub(crate) fn asking(&self) -> &Asking {
+        match self {
+            Self::Status { asking }
+            | Self::Pause { asking }
+            | Self::Resume { asking }
+            | Self::Cancel { asking }
+            | Self::Pace { asking, .. }
+            | Self::Run { asking } => asking,
+        }
+    }
+}
+
+impl PostgresCommand {
+    fn place(&self) -> &Place {
+        match self {
+            Self::Schema { place } => place,
+            Self::IndexTag { asking, .. } | Self::DropTag { asking, .. } => &asking.place,
+            Self::Backfill { command } => &command.asking().place,
+        }
+    }
 }
 
 impl Command {
@@ -250,12 +344,10 @@ impl Command {
             | Self::Verify { asking }
             | Self::Repair { asking }
             | Self::Config { asking, .. } => (&asking.place, None),
-            Self::Postgres {
-                command: PostgresCommand::Schema { place },
+            Self::Postgres { command } => (command.place(), None),
+            Self::Export { place, .. } | Self::Query { place, .. } | Self::Compact { place } => {
+                (place, None)
             }
-            | Self::Export { place, .. }
-            | Self::Query { place, .. }
-            | Self::Compact { place } => (place, None),
             Self::Tables(_) | Self::Bench(_) => return Flags::default(),
         };
         Flags {

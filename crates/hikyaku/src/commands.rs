@@ -12,11 +12,11 @@ use std::{
 use hikyaku_bench::Bench;
 
 use crate::{
-    command_line::{Command, PostgresCommand},
+    command_line::Command,
     configuration::{Effective, example},
     failure::Failure,
     operations::{ImportEnd, Input, Operation, Report, parse_filter},
-    origin,
+    origin, postgres_commands,
     present::{self, Terminal, Total},
     serve, signals,
     store::{self, Absent, Store},
@@ -98,9 +98,7 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             show(&store.ask(&Operation::Compact)?, false)
         }
         Command::Tables(command) => tables::run(command),
-        Command::Postgres {
-            command: PostgresCommand::Schema { .. },
-        } => print(&hikyaku_postgres::schema_sql(&settings.store_schema)?),
+        Command::Postgres { command } => postgres_commands::run(command, settings),
         Command::Bench(measurement) => bench(measurement),
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
@@ -229,7 +227,8 @@ fn show(report: &Report, as_json: bool) -> Result<ExitCode, Failure> {
     }))
 }
 
-fn print(text: &str) -> Result<ExitCode, Failure> {
+/// Prints a text to standard output.
+pub(crate) fn print(text: &str) -> Result<ExitCode, Failure> {
     let mut stdout = io::stdout();
     stdout
         .write_all(text.as_bytes())

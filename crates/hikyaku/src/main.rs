@@ -10,6 +10,7 @@ mod logging;
 mod opened;
 mod operations;
 mod origin;
+mod postgres_commands;
 mod present;
 mod relay_key;
 mod serve;

@@ -73,7 +73,9 @@ impl Store {
         if UnixStream::connect(&socket).is_ok() {
             return Ok(Self::Served(socket));
         }
-        if let Some(options) = settings.postgres_options() {
+        if let Some(mut options) = settings.postgres_options() {
+            // A command ends soon: that is the servers' work.
+            options.backfill = false;
             let store = Opened::Postgres(Arc::new(PostgresStore::open(&options)?));
             return Self::opened(store, settings);
         }

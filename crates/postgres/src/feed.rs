@@ -22,6 +22,7 @@ use tokio_postgres::AsyncMessage;
 
 use crate::{
     PostgresError,
+    backfill::WAKE,
     connection::{Connector, Session, lock_key},
     schema::SchemaName,
 };
@@ -67,6 +68,8 @@ pub(crate) struct Feed {
     /// Held by the writer from its commit until it has told of it, and by who reads the news: what a
     /// commit stored and removed again is in no table, and only the writer can tell of it.
     turn: Arc<tokio::sync::Mutex<()>>,
+    /// There may be something to backfill.
+    pub(crate) backfill: Arc<Notify>,
     /// The process of the server that the writer talks to: what that one tells is known.
     own_process: AtomicI32,
 }
@@ -92,6 +95,7 @@ impl Feed {
             }),
             news: Notify::new(),
             turn: Arc::default(),
+            backfill: Arc::default(),
             own_process: AtomicI32::new(0),
         }
     }
@@ -196,6 +200,10 @@ impl Feed {
     }
 
     fn heard(&self, process: i32, position: &str) {
+        if position == WAKE {
+            self.backfill.notify_one();
+            return;
+        }
         if process == self.own_process.load(Ordering::Relaxed) {
             return;
         }

@@ -4,6 +4,7 @@
 //! in [`query`], how nodes hear of each other's commits in [`feed`]. Connections ([`connection`]) are
 //! driven by threads of the store's own; who asks needs no runtime.
 
+mod backfill;
 mod columns;
 mod connection;
 mod error;
@@ -20,6 +21,10 @@ mod waiting;
 mod write;
 
 pub use crate::{
-    error::PostgresError, options::Options, schema::schema_sql, statistics::PostgresStatistics,
+    backfill::{Backfill, BackfillState, BackfillStatus, Pace},
+    error::PostgresError,
+    options::Options,
+    schema::schema_sql,
+    statistics::PostgresStatistics,
     store::PostgresStore,
 };

@@ -20,6 +20,9 @@ pub struct Options {
     pub connect_timeout: Duration,
     /// For how long writes are tried again while the database can't be reached, before they are refused.
     pub retry_time: Duration,
+    /// Whether this node takes its turn at filling the index of tags with names that were switched on
+    /// later.
+    pub backfill: bool,
 }
 
 impl Options {
@@ -33,6 +36,7 @@ impl Options {
             lock_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(5),
             retry_time: Duration::from_secs(5),
+            backfill: true,
         }
     }
 }

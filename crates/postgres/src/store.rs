@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    Options, PostgresError,
+    Options, PostgresError, backfill,
     connection::{Connector, IdleSessions, Lanes},
     feed::{Feed, position},
     reader::PostgresReader,
@@ -84,6 +84,12 @@ impl PostgresStore {
             let _ = end.send(());
         });
         runtime.spawn(Arc::clone(&feed).listen(connector.clone()));
+        if options.backfill {
+            runtime.spawn(backfill::work(
+                connector.clone(),
+                Arc::clone(&feed.backfill),
+            ));
+        }
         Self {
             connector,
             connections_per_worker: options.connections_per_worker,

@@ -1,9 +1,11 @@
 //! What a command shows: events on standard output, progress on standard error, and reports.
 
 mod audience;
+mod backfill;
 mod figures;
 mod progress;
 mod reports;
 
 pub(crate) use audience::{Terminal, Total};
+pub(crate) use backfill::backfill;
 pub(crate) use reports::{configuration, report};

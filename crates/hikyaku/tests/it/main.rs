@@ -13,6 +13,7 @@ mod configuration;
 mod damage;
 mod kill_nine;
 mod moving_in;
+mod postgres_store;
 mod program;
 mod real_events;
 mod serving;

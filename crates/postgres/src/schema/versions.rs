@@ -11,10 +11,16 @@ pub(super) struct Version {
 }
 
 /// All steps; the first one makes version 1.
-pub(super) static VERSIONS: &[Version] = &[Version {
-    summary: "events, tags, and what deletes and hides them",
-    sql: include_str!("v1.sql"),
-}];
+pub(super) static VERSIONS: &[Version] = &[
+    Version {
+        summary: "events, tags, and what deletes and hides them",
+        sql: include_str!("v1.sql"),
+    },
+    Version {
+        summary: "the state of the tag index's backfill",
+        sql: include_str!("v2.sql"),
+    },
+];
 
 /// Where the version of a schema is written down.
 pub(super) const VERSION_TABLE: &str = "CREATE SCHEMA IF NOT EXISTS {schema};

@@ -34,7 +34,20 @@ const HIDDEN_WRAPS: &str = "SELECT seq, vanish, hidden, conditional, json FROM {
 const EXPIRED: &str = "SELECT seq, vanish, hidden, conditional, json FROM {schema}.events \
     WHERE expires_at <= $1 AND kind NOT IN (5, 62) ORDER BY expires_at LIMIT $2";
 
-const STATEMENTS: [&str; 7] = [LOCK, END, OWN, OWN_HIDDEN, WRAPS, HIDDEN_WRAPS, EXPIRED];
+/// Read in each transaction, under the lock: from the one in which a name is switched on, every node
+/// indexes it.
+const NAMES: &str = "SELECT name FROM {schema}.tag_names WHERE NOT dropping";
+
+const STATEMENTS: [&str; 8] = [
+    NAMES,
+    LOCK,
+    END,
+    OWN,
+    OWN_HIDDEN,
+    WRAPS,
+    HIDDEN_WRAPS,
+    EXPIRED,
+];
 
 /// Events removed by one statement.
 const PAGE: i64 = 500;
@@ -56,7 +69,6 @@ pub(super) struct Transactions {
     pub(super) session: Arc<Session>,
     lock: i64,
     channel: String,
-    names: BTreeSet<u8>,
     feed: Arc<Feed>,
 }
 
@@ -75,17 +87,12 @@ impl Transactions {
         for sql in statements {
             session.prepared(sql).await?;
         }
-        let names = session
-            .rows("SELECT name FROM {schema}.tag_names", &[])
-            .await?;
         let process = session.rows("SELECT pg_backend_pid()", &[]).await?;
         feed.writer_is(process.first().map_or(0, |row| row.get(0)));
-        let letter = |name: &str| name.as_bytes().first().copied();
         Ok(Self {
             session,
             lock: lock_key(schema, "writer"),
             channel: crate::feed::channel(schema),
-            names: names.iter().filter_map(|row| letter(row.get(0))).collect(),
             feed,
         })
     }
@@ -108,13 +115,16 @@ impl Transactions {
         };
         let session = &*self.session;
         let wanted = Wanted::of(waiting.iter().map(|(_, write, _)| *write));
-        let (_, _, mut picture) = try_join!(
+        let (_, _, names, mut picture) = try_join!(
             biased;
 
             self.begin(),
             async { session.rows(LOCK, &[&self.lock]).await },
+            async { session.rows(NAMES, &[]).await },
             wanted.load(session)
         )?;
+        let letter = |name: &str| name.as_bytes().first().copied();
+        let names: BTreeSet<u8> = names.iter().filter_map(|row| letter(row.get(0))).collect();
         done.before = picture.last;
         loop {
             let vanish = decide(&mut picture, &mut waiting, &mut done);
@@ -123,7 +133,7 @@ impl Transactions {
                 break;
             };
             // What it reaches may be much: it goes by statements, and the picture is made anew.
-            apply::apply(session, &picture, &self.names).await?;
+            apply::apply(session, &picture, &names).await?;
             self.vanish(key, until).await?;
             picture = Wanted::of(waiting.iter().map(|(_, write, _)| *write))
                 .load(session)
@@ -135,7 +145,7 @@ impl Transactions {
         try_join!(
             biased;
 
-            apply::apply(session, &picture, &self.names),
+            apply::apply(session, &picture, &names),
             async {
                 if done.last > done.before {
                     session.rows(END, &[&done.last, &self.channel, &position]).await?;

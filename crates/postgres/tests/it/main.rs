@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod backfill;
 mod faults;
 mod nodes;
 mod opening;

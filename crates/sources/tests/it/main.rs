@@ -7,7 +7,6 @@
     reason = "a test may panic"
 )]
 
-mod cluster;
 mod nostr_rs_relay;
 mod nostream;
 mod strfry;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use hikyaku_event::testing::{Author, EventBuilder};
+use hikyaku_postgres::testing::Cluster;
 use hikyaku_sources::{Rows, Source, SourceError, nostream::Nostream, testing::NostreamDatabase};
 
-use crate::{Given, cluster::Cluster, hard, ids, notes, read_all, read_some, refusal};
+use crate::{Given, hard, ids, notes, read_all, read_some, refusal};
 
 fn open(address: &str) -> Nostream {
     Nostream::connect(address, None).unwrap()
@@ -13,12 +14,20 @@ fn open(address: &str) -> Nostream {
 
 #[test]
 fn nostreams_database_is_read_as_nostream_serves_it() {
-    let cluster = Cluster::start();
-    events_are_rebuilt_from_their_columns(&cluster.database("columns"));
-    deleted_replaced_and_expiring_rows_are_told_apart(&cluster.database("states"));
-    pages_follow_each_other_without_gap_or_double(&cluster.database("pages"));
-    a_lost_connection_is_no_end(&cluster.database("lost"));
+    let cluster = Cluster::start(&[]);
+    events_are_rebuilt_from_their_columns(&database(&cluster, "columns"));
+    deleted_replaced_and_expiring_rows_are_told_apart(&database(&cluster, "states"));
+    pages_follow_each_other_without_gap_or_double(&database(&cluster, "pages"));
+    a_lost_connection_is_no_end(&database(&cluster, "lost"));
     what_is_not_nostreams_is_refused(&cluster);
+}
+
+/// Makes a database, and returns its address.
+fn database(cluster: &Cluster, name: &str) -> String {
+    cluster.sql(&format!("CREATE DATABASE {name}"));
+    let url = cluster.url();
+    let (server, _) = url.rsplit_once('/').unwrap();
+    format!("{server}/{name}")
 }
 
 fn events_are_rebuilt_from_their_columns(address: &str) {
@@ -135,11 +144,11 @@ fn a_lost_connection_is_no_end(address: &str) {
 
 fn what_is_not_nostreams_is_refused(cluster: &Cluster) {
     let connect = |address: &str| refusal(Nostream::connect(address, Some("secret")));
-    let empty = cluster.database("empty");
+    let empty = database(cluster, "empty");
     assert!(matches!(connect(&empty), SourceError::Foreign(text) if text.contains("no table")));
     let absent = empty.replace("empty", "absent");
     assert!(matches!(connect(&absent), SourceError::Unreachable(text) if text.contains("DB_NAME")));
-    let other = cluster.database("other");
+    let other = database(cluster, "other");
     NostreamDatabase::create(&other).run("alter table events drop column event_tags cascade");
     assert!(
         matches!(connect(&other), SourceError::Foreign(text) if text.contains("event_tags is missing"))

@@ -1,0 +1,120 @@
+//! Who does it: one node at a time, at the pace the operator wants.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::Notify,
+    time::{sleep, timeout},
+};
+
+use super::{BackfillState, BackfillStatus, Pace, step::step};
+use crate::{
+    PostgresError,
+    connection::{Connector, Session, lock_key},
+};
+
+/// What is told on the nodes' channel when there may be something to do.
+pub(crate) const WAKE: &str = "backfill";
+/// How often a node looks without having been told: so long after a node that was at it has gone,
+/// another one takes over.
+const LOOK: Duration = Duration::from_secs(15);
+/// How often a paused backfill looks whether it may go on.
+const PAUSED: Duration = Duration::from_millis(500);
+/// The longest wait between two batches: a new pace is seen that soon.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+const TAKE: &str = "SELECT pg_try_advisory_lock($1)";
+
+/// Works whenever there is something to do, for as long as the store is open. A connection is used
+/// while there is, and for a look now and then.
+pub(crate) async fn work(connector: Connector, wake: Arc<Notify>) {
+    loop {
+        match run(&connector, |_| true).await {
+            Ok(_) => {}
+            Err(PostgresError::Unavailable(text)) => {
+                tracing::debug!(text, "the backfill waits for the database");
+            }
+            Err(error) => tracing::warn!(%error, "the backfill does not go on; it is tried again"),
+        }
+        // Not having been told is no error.
+        let _ = timeout(LOOK, wake.notified()).await;
+    }
+}
+
+/// Works until there is nothing to do, `go_on` says no, or another node is at it. Returns whether
+/// nothing is left.
+pub(super) async fn run(
+    connector: &Connector,
+    mut go_on: impl FnMut(&BackfillStatus) -> bool,
+) -> Result<bool, PostgresError> {
+    let session = connector.connect().await?;
+    let mut status = BackfillStatus::read(&session).await?;
+    if status.state == BackfillState::Idle {
+        return Ok(true);
+    }
+    // The lock goes with the connection.
+    let lock = lock_key(&connector.schema, "backfill");
+    let taken = session.rows(TAKE, &[&lock]).await?;
+    if !taken.first().is_some_and(|row| row.get(0)) {
+        return Ok(false);
+    }
+    tracing::info!(filling = ?status.filling, dropping = ?status.dropping, "backfill begun");
+    let mut spent = Duration::ZERO;
+    loop {
+        if !go_on(&status) {
+            return Ok(false);
+        }
+        match status.state {
+            BackfillState::Idle => {
+                tracing::info!(events = status.done, "backfill ended");
+                return Ok(true);
+            }
+            BackfillState::Paused => sleep(PAUSED).await,
+            BackfillState::Running => {
+                let begun = Instant::now();
+                let count = batch(&session, connector, spent).await?;
+                sleep(wait(status.pace, count, begun.elapsed())).await;
+                spent = begun.elapsed();
+            }
+        }
+        status = BackfillStatus::read(&session).await?;
+    }
+}
+
+async fn batch(
+    session: &Session,
+    connector: &Connector,
+    spent: Duration,
+) -> Result<u64, PostgresError> {
+    Ok(step(session, &connector.schema, spent).await?.unwrap_or(0))
+}
+
+/// Returns how long to wait after a batch of so many events that took so long.
+fn wait(pace: Pace, count: u64, took: Duration) -> Duration {
+    let share = pace.share.clamp(1, 100);
+    let for_share = took * (100 - share) / share;
+    let for_rate = pace.rate.map_or(Duration::ZERO, |rate| {
+        let whole = Duration::from_secs_f64(count as f64 / f64::from(rate.max(1)));
+        whole.saturating_sub(took)
+    });
+    for_share.max(for_rate).min(WAIT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_wait_keeps_to_share_and_rate() {
+        let pace = |share, rate| Pace { share, rate };
+        let ms = Duration::from_millis;
+        assert_eq!(wait(pace(100, None), 1000, ms(40)), ms(0));
+        assert_eq!(wait(pace(25, None), 1000, ms(40)), ms(120));
+        assert_eq!(wait(pace(100, Some(5000)), 1000, ms(40)), ms(160));
+        assert_eq!(wait(pace(10, Some(5000)), 1000, ms(40)), ms(360));
+        assert_eq!(wait(pace(100, Some(1)), 1000, ms(40)), WAIT_MAX);
+    }
+}

@@ -1,0 +1,297 @@
+//! Names of tags that are switched off and on again while the store is used.
+
+use std::{
+    env,
+    process::{Child, Command},
+    sync::{Arc, atomic::AtomicBool},
+    thread,
+};
+
+use hikyaku_event::{Event, Filter};
+use hikyaku_postgres::{
+    Backfill, BackfillState, BackfillStatus, Options, Pace, PostgresError, PostgresStore,
+    testing::{Cluster, shared},
+};
+use hikyaku_store::{
+    Completeness, Hider, Outcome, Reader,
+    testing::{Answer, Blocking, draft},
+};
+use tokio::runtime::Builder;
+use tokio_postgres::NoTls;
+
+const NOW: u64 = 1_900_000_000;
+const WHOLE: Pace = Pace {
+    share: 100,
+    rate: None,
+};
+
+/// Returns an event with tags of the names `t` and `e`, some of them more than once, some long.
+fn event(number: u64) -> Arc<Event> {
+    let topic = format!("topic {}", number % 50);
+    let mut event = draft(1, 1, 1_700_000_000 + number / 3)
+        .content(&format!("{number}"))
+        .tag(&["e", "of another name"])
+        .tag(&["t", &topic]);
+    if number.is_multiple_of(10) {
+        event = event
+            .tag(&["t", &topic])
+            .tag(&["t", &format!("'\"\\ é {}", "long ".repeat(20))])
+            .tag(&["t"]);
+    }
+    event.build()
+}
+
+fn events(numbers: std::ops::Range<u64>) -> Vec<Arc<Event>> {
+    numbers.map(event).collect()
+}
+
+fn put(store: &PostgresStore, events: &[Arc<Event>]) {
+    for batch in events.chunks(500) {
+        let outcomes = Blocking(store).put_all(batch, NOW);
+        assert!(outcomes.iter().all(|end| matches!(end, Outcome::Stored(_))));
+    }
+}
+
+fn ask(store: &PostgresStore, filter: &str) -> Answer {
+    let filter = Filter::parse(filter.as_bytes()).unwrap();
+    Blocking(store).all(filter, &Reader::operator(), NOW)
+}
+
+/// Has it worked, here or in the store, until nothing is left.
+fn finish(backfill: &Backfill) -> BackfillStatus {
+    while !backfill.run(&AtomicBool::new(false), |_| {}).unwrap() {
+        thread::yield_now();
+    }
+    backfill.status().unwrap()
+}
+
+/// Counts the rows of `t` that are missing, and those that are too many.
+fn differences(options: &Options) -> (i64, i64) {
+    let wanted = "SELECT DISTINCT e.seq, e.age, e.tie, e.kind, e.conditional, tag->>1 AS value \
+        FROM {schema}.events e, json_array_elements(convert_from(e.json, 'UTF8')::json->'tags') tag \
+        WHERE NOT e.hidden AND tag->>0 = 't' AND tag->>1 IS NOT NULL";
+    let there =
+        "SELECT seq, age, tie, kind, conditional, value FROM {schema}.event_tags WHERE name = 't'";
+    let keys = "SELECT seq, age, tie, kind, conditional, \
+        CASE WHEN octet_length(value) <= 64 THEN convert_to(value, 'UTF8') \
+        ELSE '\\xff'::bytea || substr(sha256(convert_to(value, 'UTF8')), 2) END AS value";
+    let sql = format!(
+        "WITH wanted AS ({keys} FROM ({wanted}) w), there AS ({there}) SELECT \
+         (SELECT count(*) FROM (SELECT * FROM wanted EXCEPT ALL SELECT * FROM there) m), \
+         (SELECT count(*) FROM (SELECT * FROM there EXCEPT ALL SELECT * FROM wanted) m)"
+    );
+    let sql = sql.replace("{schema}", &options.schema);
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        let row = client.query_one(&sql, &[]).await.unwrap();
+        (row.get(0), row.get(1))
+    })
+}
+
+#[test]
+fn a_name_is_switched_off_and_on_while_the_store_is_used() {
+    let (url, schema) = shared();
+    let options = Options {
+        schema,
+        ..Options::new(&url)
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    let backfill = Backfill::open(&options).unwrap();
+    assert_eq!(backfill.status().unwrap().state, BackfillState::Idle);
+    put(&store, &events(0..3000));
+    assert_eq!(differences(&options), (0, 0));
+    let topic = r##"{"#t":["topic 7"]}"##;
+    let all = ask(&store, topic);
+    assert_eq!(
+        (all.events.len(), all.completeness),
+        (60, Completeness::Finish)
+    );
+
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.drop_names(&['t']).unwrap();
+    assert_eq!(ask(&store, topic).completeness, Completeness::Unknown);
+    assert!(!finish(&backfill).indexed.contains(&"t".to_owned()));
+    put(&store, &events(3000..3100));
+    let none = ask(&store, topic);
+    assert_eq!(
+        (none.events.len(), none.completeness),
+        (0, Completeness::Unknown)
+    );
+    let other = ask(&store, r##"{"#e":["of another name"]}"##);
+    assert_eq!(
+        (other.events.len(), other.completeness),
+        (3100, Completeness::Finish)
+    );
+
+    // One batch, and then a long wait.
+    let slow = Pace {
+        share: 100,
+        rate: Some(1),
+    };
+    backfill.set_pace(slow).unwrap();
+    let status = backfill.index(&['t']).unwrap();
+    assert_eq!(
+        (status.state, &*status.filling),
+        (BackfillState::Running, &["t".to_owned()][..])
+    );
+    while backfill.status().unwrap().done == 0 {
+        thread::yield_now();
+    }
+    backfill.pause(true).unwrap();
+    let done = backfill.status().unwrap().done;
+    assert!((1..3100).contains(&done), "{done}");
+    put(&store, &events(3100..3200));
+    let some = ask(&store, topic);
+    assert_eq!(some.completeness, Completeness::Unknown);
+    // The newest are there, whether from the batch or as they came.
+    let newest: Vec<_> = (0..3200)
+        .filter(|n| n % 50 == 7)
+        .map(|n| event(n).id())
+        .collect();
+    let newest: Vec<_> = newest.into_iter().rev().take(some.events.len()).collect();
+    assert!(some.events.len() > 4, "{}", some.events.len());
+    assert_eq!(some.ids(), newest);
+    assert!(matches!(
+        backfill.index(&['x']),
+        Err(PostgresError::Refused(_))
+    ));
+
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.pause(false).unwrap();
+    let status = finish(&backfill);
+    assert!(status.indexed.contains(&"t".to_owned()));
+    assert!(status.done >= 3100, "{}", status.done);
+    let all = ask(&store, topic);
+    assert_eq!(
+        (all.events.len(), all.completeness),
+        (64, Completeness::Finish)
+    );
+    assert_eq!(differences(&options), (0, 0));
+
+    backfill.drop_names(&['t']).unwrap();
+    finish(&backfill);
+    backfill.set_pace(slow).unwrap();
+    backfill.index(&['t']).unwrap();
+    backfill.cancel().unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    let status = finish(&backfill);
+    assert!(!status.indexed.contains(&"t".to_owned()));
+    assert_eq!(
+        differences(&options).1,
+        0,
+        "what a cancelled one did is taken back"
+    );
+}
+
+#[test]
+fn names_that_can_not_be_are_refused() {
+    let (url, schema) = shared();
+    let options = Options {
+        schema,
+        ..Options::new(&url)
+    };
+    let backfill = Backfill::open(&options).unwrap();
+    let refused = |result: Result<BackfillStatus, PostgresError>| {
+        assert!(
+            matches!(result, Err(PostgresError::Refused(_))),
+            "{result:?}"
+        );
+    };
+    refused(backfill.index(&['1']));
+    refused(backfill.drop_names(&['e', 'p']));
+    for (share, rate) in [(0, None), (101, None), (50, Some(0))] {
+        refused(backfill.set_pace(Pace { share, rate }));
+    }
+    let status = backfill.index(&['t', 'Z']).unwrap();
+    assert_eq!(
+        status.state,
+        BackfillState::Idle,
+        "they are indexed already"
+    );
+}
+
+const PLACE: &str = "HIKYAKU_TEST_BACKFILL";
+
+/// The process in the test below that is killed.
+#[test]
+#[ignore = "a process of its own, started by another test"]
+fn the_process_that_is_killed() {
+    let Ok(url) = env::var(PLACE) else { return };
+    let backfill = Backfill::open(&Options::new(&url)).unwrap();
+    while let Ok(false) = backfill.run(&AtomicBool::new(false), |_| {}) {}
+}
+
+fn process(url: &str) -> Child {
+    Command::new(env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "backfill::the_process_that_is_killed",
+            "--ignored",
+        ])
+        .env(PLACE, url)
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn no_kill_of_either_side_leaves_a_gap_or_a_double() {
+    let mut cluster = Cluster::start(&[]);
+    let options = Options {
+        backfill: false,
+        ..Options::new(&cluster.url())
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    let mut stored = events(0..8000);
+    put(&store, &stored);
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.drop_names(&['t']).unwrap();
+    finish(&backfill);
+    backfill
+        .set_pace(Pace {
+            share: 40,
+            rate: None,
+        })
+        .unwrap();
+    backfill.index(&['t']).unwrap();
+    let mut rounds = 0;
+    loop {
+        let before = backfill.status().unwrap();
+        if before.state == BackfillState::Idle {
+            break;
+        }
+        let mut child = process(&options.url);
+        // The store is used meanwhile: events come, go, are hidden and shown again, old and new.
+        let mut turn = rounds * 100;
+        loop {
+            let status = backfill.status().unwrap();
+            if status.state == BackfillState::Idle || status.done > before.done {
+                break;
+            }
+            let number = 8000 + stored.len() as u64;
+            stored.push(event(number));
+            put(&store, &stored[stored.len() - 1..]);
+            let pick = |step: usize| stored[(turn * step) % stored.len()].id();
+            let asked = Blocking(&store);
+            asked.remove(pick(37), NOW);
+            asked.hide(pick(53), Hider(1), NOW);
+            asked.unhide(pick(53 * 2), Hider(1), NOW);
+            turn += 1;
+        }
+        if rounds % 3 == 1 {
+            cluster.kill();
+            child.kill().unwrap();
+            cluster.restart();
+        } else {
+            child.kill().unwrap();
+        }
+        child.wait().unwrap();
+        rounds += 1;
+    }
+    assert!(rounds >= 4, "it was killed {rounds} times on its way");
+    assert_eq!(differences(&options), (0, 0));
+    let answer = ask(&store, r##"{"#t":["topic 7"]}"##);
+    assert_eq!(answer.completeness, Completeness::Finish);
+}

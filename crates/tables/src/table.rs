@@ -60,7 +60,9 @@ pub trait Table: Send + Sync + fmt::Debug {
     ) {
         outcomes.extend(updates.iter().map(|update| self.update(update, stamp)));
     }
-    /// Carries out what another server, or this one before a crash, has done. The sink is told.
+    /// Carries out what another server, or this one before a crash, has done. The sink is told. It is
+    /// durable after [`Table::sync`], whatever the table's setting: who carries out a log notes how
+    /// far only then.
     fn apply(&self, effect: Effect<'_>, stamp: Stamp) -> Result<(), TableError>;
     /// Returns the number of records (those that have expired but are not yet removed included).
     fn count(&self) -> u64;

@@ -81,6 +81,12 @@ impl KeyedOptions {
 
 /// A hash or an ordered table: the same B-tree, of which a hash table shows no order.
 ///
+/// A hash table could place its records by a hash of their keys. It does not: keys that come in some
+/// order (numbers, times, names with a common beginning) are then spread over the whole tree, and
+/// each update of a batch writes a page of its own. Measured, in batches, keys in order are put about
+/// eight times as fast as keys without any (`examples/kinds.rs`); keys that have no order anyway
+/// gain nothing by a hash.
+///
 /// One writer at a time; readers wait for nobody: they see the table as the last commit left it.
 pub struct KeyedTable {
     kind: Kind,

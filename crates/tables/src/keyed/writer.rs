@@ -37,6 +37,14 @@ pub(super) enum Request<'a> {
     Effect(Effect<'a>),
 }
 
+impl Request<'_> {
+    /// Tells whether it is to be durable when it is answered. What has been decided elsewhere can be
+    /// asked for again: it is durable after the next sync, with many others.
+    const fn is_durable(&self) -> bool {
+        matches!(self, Self::Update(_) | Self::Effect(Effect::Vanish))
+    }
+}
+
 /// The writing side of a table, used under a lock.
 pub(super) struct Writer {
     place: Place,
@@ -209,7 +217,7 @@ impl Writer {
             batch.journal.append(&batch.frame)?;
             let interval_us = self.options.interval_s.saturating_mul(1_000_000);
             let is_due = match self.options.durability {
-                Durability::Sync => true,
+                Durability::Sync => requests.iter().any(Request::is_durable),
                 Durability::Interval => stamp.at_us.abs_diff(self.synced_at_us) >= interval_us,
                 Durability::None => false,
             };

@@ -227,6 +227,27 @@ fn a_table_syncs_at_its_interval() {
     assert_eq!(put(1_000_000), first + 2);
 }
 
+#[test]
+fn what_is_applied_is_durable_after_a_sync() {
+    let disk = SimulatedDisk::new(1);
+    let table = open(&disk, Durability::Sync, None).unwrap();
+    let syncs = || disk.calls(Some(hikyaku_vfs::Call::Sync));
+    let before = syncs();
+    for i in 0..100_u32 {
+        let effect = Effect::Put {
+            key: &i.to_be_bytes(),
+            value: b"v",
+            attributes: Attributes::default(),
+        };
+        table.apply(effect, Stamp::default()).unwrap();
+    }
+    // Some: the journal began anew.
+    assert!(syncs() - before < 10);
+    table.sync().unwrap();
+    let table = open(&disk.crash(1), Durability::Sync, None).unwrap();
+    assert_eq!(table.count(), 100);
+}
+
 #[derive(Debug, Default)]
 struct Replica(Mutex<Contents>);
 

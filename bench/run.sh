@@ -3,7 +3,8 @@
 # loopback with data under target/bench, measures, stops them. Tables go to standard output, JSON to
 # target/bench/results.
 #
-# usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start all
+# usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start
+#                              tables all
 # environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -185,12 +186,32 @@ start() {
   rm -rf "$work/start"
 }
 
-[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2; }
-[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start
+# Both ends on one core: between cores, the time that a sleeping one needs to wake is what would be
+# measured. Nothing of the peers goes to a disk.
+tables() {
+  scripts/prerequisites.sh memcached:memcached redis-server:redis-server taskset:util-linux
+  local folder; folder=$(empty tables)
+  taskset -c 0 "$hikyaku" tables serve --folder "$folder" --listen 127.0.0.1:17811 --workers 1 \
+    --open 'numbers=numbers.fixed?width=8&limit=128m' \
+    --open 'lists=lists.fixed?width=64&limit=1g' 2>"$folder.log" &
+  started+=($!)
+  taskset -c 0 memcached -l 127.0.0.1 -p 17812 -U 0 -u nobody -t 1 -m 1024 2>"$folder-memcached.log" &
+  started+=($!)
+  taskset -c 0 redis-server --bind 127.0.0.1 --port 17813 --save '' --appendonly no \
+    >"$folder-redis.log" &
+  started+=($!)
+  for port in 17811 17812 17813; do listening $port; done
+  taskset -c 0 $bench tables --ours 127.0.0.1:17811 --memcached 127.0.0.1:17812 \
+    --redis 127.0.0.1:17813
+  finish
+}
+
+[ $# -gt 0 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
+[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables
 build
 for row in "$@"; do
   case $row in
-    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start) "$row" ;;
+    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables) "$row" ;;
     *) echo "unknown row: $row" >&2; exit 2 ;;
   esac
 done

@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
-# Runs real client libraries against a relay: nostr-tools (npm) and nostr-sdk (PyPI). Without
-# RELAY_URL it builds this relay and starts it on a free port with data in a temporary folder.
+# Runs real client libraries against a relay: nostr-tools (npm) and nostr-sdk (PyPI), and against a
+# table server: memcached (npm) and pymemcache (PyPI). Without RELAY_URL it builds this relay and
+# starts it on a free port with data in a temporary folder; so it does with the table server, without
+# TABLES_ADDRESS (host:port).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -12,30 +14,54 @@ fi
 
 clients=$PWD/tests/clients
 python=$PWD/target/clients/python
-(cd "$clients/nostr-tools" && npm ci --no-audit --no-fund --loglevel=error)
+for package in nostr-tools memcached; do
+  (cd "$clients/$package" && npm ci --no-audit --no-fund --loglevel=error)
+done
 [ -x "$python/bin/python" ] || python3 -m venv "$python"
-"$python/bin/pip" install --quiet --disable-pip-version-check -r "$clients/nostr-sdk/requirements.txt"
+"$python/bin/pip" install --quiet --disable-pip-version-check \
+  -r "$clients/nostr-sdk/requirements.txt" -r "$clients/pymemcache/requirements.txt"
 
-if [ -z "${RELAY_URL:-}" ]; then
-  cargo build --locked -p hikyaku
-  data=$(mktemp -d)
-  port=$(node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => {
-    console.log(s.address().port); s.close() })')
-  target/debug/hikyaku serve --data "$data/store" --listen "127.0.0.1:$port" 2>"$data/log" &
-  relay=$!
-  finish() {
-    status=$?
-    kill "$relay" 2>/dev/null || true
-    wait "$relay" 2>/dev/null || true
-    [ $status -eq 0 ] || { echo "The relay said:"; tail -n 50 "$data/log"; } >&2
-    rm -rf "$data"
-  }
-  trap finish EXIT
-  until grep -q "127.0.0.1:$port" "$data/log"; do
-    kill -0 "$relay" 2>/dev/null || { echo "The relay did not start." >&2; exit 1; }
+[ -n "${RELAY_URL:-}" ] && [ -n "${TABLES_ADDRESS:-}" ] || cargo build --locked -p hikyaku
+data=$(mktemp -d)
+started=()
+finish() {
+  status=$?
+  for pid in "${started[@]}"; do
+    kill "$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
+  [ $status -eq 0 ] || { echo "The servers said:"; tail -n 50 "$data"/*.log; } >&2
+  rm -rf "$data"
+}
+trap finish EXIT
+
+free_port() {
+  node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => {
+    console.log(s.address().port); s.close() })'
+}
+
+# ready PORT LOG: waits until the server started last says that it is ready.
+ready() {
+  until grep -q "127.0.0.1:$1" "$2"; do
+    kill -0 "${started[-1]}" 2>/dev/null || { echo "The server did not start." >&2; exit 1; }
     sleep 0.1
   done
+}
+
+if [ -z "${RELAY_URL:-}" ]; then
+  port=$(free_port)
+  target/debug/hikyaku serve --data "$data/store" --listen "127.0.0.1:$port" 2>"$data/relay.log" &
+  started+=($!)
+  ready "$port" "$data/relay.log"
   export RELAY_URL=ws://127.0.0.1:$port
+fi
+if [ -z "${TABLES_ADDRESS:-}" ]; then
+  port=$(free_port)
+  target/debug/hikyaku tables serve --folder "$data/tables" --listen "127.0.0.1:$port" \
+    --open 'cache=*' --open 'seen=seen.fixed?width=16' 2>"$data/tables.log" &
+  started+=($!)
+  ready "$port" "$data/tables.log"
+  export TABLES_ADDRESS=127.0.0.1:$port
 fi
 
 failed=0
@@ -43,4 +69,8 @@ echo "nostr-tools against $RELAY_URL"
 (cd "$clients/nostr-tools" && node --test --test-reporter=spec) || failed=1
 echo "nostr-sdk against $RELAY_URL"
 "$python/bin/python" "$clients/nostr-sdk/test_relay.py" || failed=1
+echo "memcached (npm) against $TABLES_ADDRESS"
+(cd "$clients/memcached" && node --test --test-reporter=spec) || failed=1
+echo "pymemcache against $TABLES_ADDRESS"
+"$python/bin/python" "$clients/pymemcache/test_tables.py" || failed=1
 exit $failed

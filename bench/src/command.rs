@@ -13,6 +13,7 @@ use crate::{
     error::BenchError,
     relay::{Relay, relay},
     start::{Start, start},
+    tables::{Tables, tables},
 };
 
 /// The measurements.
@@ -40,6 +41,8 @@ Examples:
     Disk(Disk),
     /// Start a relay again and again: how long until it is ready, after a stop and after kill -9
     Start(Start),
+    /// Set and rotate small values in a table server, beside memcached and Redis, all running
+    Tables(Tables),
 }
 
 /// Runs a measurement; it ends with what it has when the flag is set.
@@ -52,5 +55,6 @@ pub fn run(bench: &Bench, stop: &AtomicBool) -> Result<(), BenchError> {
         Bench::Relay(options) => relay(options, stop),
         Bench::Disk(options) => disk(options),
         Bench::Start(options) => start(options),
+        Bench::Tables(options) => tables(options),
     }
 }

@@ -9,6 +9,7 @@ mod load;
 mod relay;
 mod report;
 mod start;
+mod tables;
 
 pub use command::{Bench, run};
 pub use corpus::Generate;
@@ -16,3 +17,4 @@ pub use disk::Disk;
 pub use error::BenchError;
 pub use relay::Relay;
 pub use start::Start;
+pub use tables::Tables;

@@ -90,7 +90,7 @@ fn failure(error: &ServerError) -> Failure {
 
 /// Each connection needs a descriptor; the usual soft limit of 1,024 is for programs that use
 /// `select`.
-fn allow_connections() {
+pub(crate) fn allow_connections() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
         current: limit.maximum,

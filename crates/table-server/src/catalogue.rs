@@ -1,8 +1,11 @@
 //! The tables that are served, by name, each with its writer.
 
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
 
-use hikyaku_tables::Table;
+use hikyaku_tables::{Table, Tables, WhenDurable};
 
 use crate::{
     memcached::Leases,
@@ -31,6 +34,8 @@ pub(crate) struct Served {
 #[derive(Debug)]
 pub(crate) struct Catalogue {
     tables: Vec<Served>,
+    /// Where the tables are from, if they were opened together.
+    set: Option<Arc<Tables>>,
 }
 
 impl Catalogue {
@@ -53,7 +58,39 @@ impl Catalogue {
                 flush_at_us: AtomicU64::new(0),
             });
         }
-        Ok((!served.is_empty()).then_some((Self { tables: served }, threads)))
+        let catalogue = Self {
+            tables: served,
+            set: None,
+        };
+        Ok((!catalogue.tables.is_empty()).then_some((catalogue, threads)))
+    }
+
+    /// Notes where the tables are from.
+    pub(crate) fn of_set(mut self, set: Option<Arc<Tables>>) -> Self {
+        self.set = set;
+        self
+    }
+
+    /// Returns what answers must wait for, if for anything: that what they tell of is durable.
+    pub(crate) fn settled(&self) -> Option<WhenDurable> {
+        self.set.as_ref()?.settled()
+    }
+
+    /// Removes all records of tables for which it is time: `flush_all` with a delay.
+    pub(crate) fn flush_due(&self, now_us: u64) {
+        for served in &self.tables {
+            let due = served.flush_at_us.load(Relaxed);
+            if due == 0 || due > now_us {
+                continue;
+            }
+            // Unless somebody has asked for another time meanwhile.
+            let exchanged = served
+                .flush_at_us
+                .compare_exchange(due, 0, Relaxed, Relaxed);
+            if exchanged.is_ok() {
+                served.writer.vanish();
+            }
+        }
     }
 
     /// The default table.

@@ -11,6 +11,8 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use hikyaku_tables::WhenDurable;
+
 use crate::{
     door::Door,
     exchange::{Deferred, Exchange, Protocol, Step},
@@ -45,6 +47,8 @@ pub(crate) struct Connection {
     unsent: Vec<u8>,
     unsent_at: usize,
     deferred: Deferred,
+    /// What the unsent answers wait for.
+    held: Option<WhenDurable>,
     /// Nothing more is carried out.
     is_closing: bool,
 }
@@ -53,6 +57,8 @@ pub(crate) struct Connection {
 enum Next {
     /// Waits for its table's writer.
     Settle,
+    /// Waits until the answers may be sent.
+    Durable(WhenDurable),
     /// Lets the others have their turn.
     Rest,
     /// Ends: there is nobody any more, or too late.
@@ -65,6 +71,14 @@ enum Stop {
     Settle,
     Full,
     Close,
+}
+
+/// What became of answers.
+enum Sent {
+    Whole,
+    InPart,
+    /// They wait for this.
+    Held(WhenDurable),
 }
 
 impl Connection {
@@ -81,6 +95,7 @@ impl Connection {
             unsent: Vec::new(),
             unsent_at: 0,
             deferred: Deferred::default(),
+            held: None,
             is_closing: false,
         }
     }
@@ -95,6 +110,7 @@ impl Connection {
                         return;
                     }
                 }
+                Ok(Next::Durable(durable)) => self.wait_for(durable, &worker).await,
                 Ok(Next::End) => return,
                 Err(error) => {
                     tracing::debug!(%error, "connection lost");
@@ -116,6 +132,9 @@ impl Connection {
         self.presence.watch.attach(cx);
         let mut sent = 0;
         loop {
+            if let Some(durable) = self.held.take() {
+                return Poll::Ready(Ok(Next::Durable(durable)));
+            }
             if !self.unsent.is_empty() {
                 sent += ready!(self.poll_flush(worker, cx))?;
             }
@@ -261,8 +280,12 @@ impl Connection {
                 }
             };
             taken += exchange.taken();
-            let is_sent = self.send(worker, &mut output, cx, sent)?;
-            if !(matches!(stop, Stop::Full) && is_sent && *sent <= OUTPUT_PER_TURN) {
+            let outcome = self.send(worker, &mut output, cx, sent)?;
+            let goes_on = matches!((&stop, &outcome), (Stop::Full, Sent::Whole));
+            if let Sent::Held(durable) = outcome {
+                self.held = Some(durable);
+            }
+            if !goes_on || *sent > OUTPUT_PER_TURN {
                 break stop;
             }
         };
@@ -275,17 +298,22 @@ impl Connection {
         Ok((taken, stop))
     }
 
-    /// Sends; what the socket does not take is kept. Leaves the output empty, and tells whether all
-    /// was sent.
+    /// Sends, unless the answers must wait; what the socket does not take is kept. Leaves the output
+    /// empty.
     fn send(
         &mut self,
         worker: &Worker,
         output: &mut Vec<u8>,
         cx: &mut Context<'_>,
         sent: &mut usize,
-    ) -> io::Result<bool> {
+    ) -> io::Result<Sent> {
         let mut at = 0;
-        while self.unsent.is_empty() && at < output.len() {
+        let held = if output.is_empty() {
+            None
+        } else {
+            worker.shared.catalogue.settled()
+        };
+        while held.is_none() && self.unsent.is_empty() && at < output.len() {
             let rest = output.get(at..).unwrap_or_default();
             let Poll::Ready(written) = self.stream.poll_write(cx, rest) else {
                 break;
@@ -294,11 +322,15 @@ impl Connection {
         }
         *sent += at;
         let rest = output.get(at..).unwrap_or_default();
-        let is_sent = rest.is_empty();
+        let sent = match held {
+            Some(durable) => Sent::Held(durable),
+            None if rest.is_empty() => Sent::Whole,
+            None => Sent::InPart,
+        };
         self.unsent.extend_from_slice(rest);
         output.clear();
         output.shrink_to(4 * OUTPUT_MARK);
-        Ok(is_sent)
+        Ok(sent)
     }
 
     /// Sends what is unsent; ready when nothing is left.
@@ -364,7 +396,21 @@ impl Connection {
         let mut exchange =
             Exchange::new(&desk, &[], &mut self.unsent, &mut value, &mut self.deferred);
         self.door.settle(settled, &mut exchange);
+        self.held = worker.shared.catalogue.settled();
         true
+    }
+
+    /// Waits until what the unsent answers tell of is durable. If it will not be, they are not sent,
+    /// and the connection ends: nobody knows what of it a restart brings back.
+    async fn wait_for(&mut self, durable: WhenDurable, worker: &Worker) {
+        self.presence.watch.wait(Waiting::No, true, worker);
+        if let Err(error) = durable.await {
+            tracing::error!(%error, "updates are not durable");
+            self.unsent.clear();
+            self.unsent_at = 0;
+            self.unsent.extend_from_slice(self.door.not_durable());
+            self.is_closing = true;
+        }
     }
 }
 

@@ -52,6 +52,16 @@ impl Door {
         }
     }
 
+    /// What a client hears whose updates could not be made durable.
+    pub(crate) fn not_durable(&self) -> &'static [u8] {
+        match self {
+            Self::Locked | Self::Open | Self::Memcached(_) => {
+                b"SERVER_ERROR the update log has stopped\r\n"
+            }
+            Self::Tyrant(_) => tyrant::OVERDUE,
+        }
+    }
+
     fn unlock(&mut self, exchange: &mut Exchange<'_>) -> Step {
         let input = exchange.input();
         if input.first() == Some(&TYRANT) {

@@ -8,14 +8,16 @@ use std::{
     path::PathBuf,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
-use hikyaku_tables::Table;
+use hikyaku_tables::{Table, Tables};
 use hikyaku_vfs::{RealDisk, Vfs};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
     catalogue::Catalogue,
+    clock,
     config::TableServerConfig,
     metrics::Metrics,
     socket,
@@ -56,6 +58,7 @@ pub struct TableServer {
     address: Option<SocketAddr>,
     unix: Option<PathBuf>,
     metrics: Metrics,
+    shared: Arc<Shared>,
     seats: Vec<WorkerSeat>,
     writers: Vec<WriterThread>,
     draining: watch::Sender<bool>,
@@ -76,6 +79,24 @@ impl TableServer {
     pub fn bind(
         config: TableServerConfig,
         tables: Vec<(String, Arc<dyn Table>)>,
+    ) -> Result<Self, TableServerError> {
+        Self::bind_all(config, tables, None)
+    }
+
+    /// Binds the addresses as [`TableServer::bind`] does, for tables that were opened together. If
+    /// their log is synchronous, answers are sent when what they tell of is durable in it.
+    pub fn bind_set(config: TableServerConfig, set: Arc<Tables>) -> Result<Self, TableServerError> {
+        let tables = set
+            .iter()
+            .map(|(named, table)| (named.name.clone(), Arc::clone(table)))
+            .collect();
+        Self::bind_all(config, tables, Some(set))
+    }
+
+    fn bind_all(
+        config: TableServerConfig,
+        tables: Vec<(String, Arc<dyn Table>)>,
+        set: Option<Arc<Tables>>,
     ) -> Result<Self, TableServerError> {
         if config.listen.is_none() && config.unix.is_none() {
             return Err(TableServerError::NowhereToListen);
@@ -98,6 +119,7 @@ impl TableServer {
         let (catalogue, writers) = Catalogue::start(tables, config.server_id)
             .map_err(TableServerError::System)?
             .ok_or(TableServerError::NoTables)?;
+        let catalogue = catalogue.of_set(set);
         let unix = config.unix.clone();
         let mut unix_listener = unix
             .as_deref()
@@ -128,6 +150,7 @@ impl TableServer {
             address,
             unix,
             metrics,
+            shared,
             seats,
             writers,
             draining,
@@ -169,15 +192,17 @@ impl TableServer {
             tokio::select! {
                 () = shutdown => tracing::info!("shutting down the tables"),
                 _ = any_stopped.recv() => tracing::error!("a worker has stopped"),
+                () = flush_when_due(&self.shared) => {}
             }
         });
+        // It holds the ways to the writers, as the workers do.
+        drop(self.shared);
         // Fails only if all workers are gone.
         let _ = self.draining.send(true);
         let mut result = Ok(());
         for thread in threads {
             result = result.and(join(thread));
         }
-        // The workers held the ways to the writers.
         for writer in self.writers {
             result = result.and(writer.join().map_err(TableServerError::Thread));
         }
@@ -187,6 +212,15 @@ impl TableServer {
             tracing::warn!(%error, "the Unix socket is not removed");
         }
         result
+    }
+}
+
+/// Empties tables when it is time; never returns.
+async fn flush_when_due(shared: &Shared) {
+    let mut timer = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        timer.tick().await;
+        shared.catalogue.flush_due(clock::now_us());
     }
 }
 

@@ -234,6 +234,21 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Has all records removed; nobody waits for it.
+    pub(crate) fn vanish(&self) {
+        let mut batch = Batch::default();
+        batch.push_task(Box::new(|table, stamp| {
+            let vanished = table.vanish(stamp);
+            if let Err(error) = &vanished {
+                tracing::warn!(%error, "a table could not be emptied");
+            }
+            vanished.map(|()| Vec::new())
+        }));
+        drop(self.send(batch));
+    }
+}
+
 fn work(table: &dyn Table, received: &mpsc::Receiver<Order>, server_id: u32) {
     while let Ok(first) = received.recv() {
         // All that waits is made durable together.

@@ -1,12 +1,23 @@
 //! The commands and flags about tables.
 
-use std::path::PathBuf;
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand, ValueEnum};
+use hikyaku_tables::NamedTable;
 
 /// The commands about tables.
 #[derive(Debug, Subcommand)]
 pub(crate) enum TablesCommand {
+    /// Serve tables to other programs, by the memcached text protocol and Tokyo Tyrant's
+    ///
+    /// Both on one port. Says on standard error when it is ready. SIGTERM or Ctrl-C stops it in order:
+    /// what was sent is carried out and answered. docs/tables.md is for authors of clients.
+    #[command(after_help = "\
+Examples:
+  hikyaku tables serve --open 'cache=*'
+  hikyaku tables serve --open 'seen=seen.fixed?width=16&limit=1g' --open names=names.hash
+  hikyaku tables serve --listen 10.0.0.5:11211 --token \"$TOKEN\" --open names=names.hash --log async")]
+    Serve(ServeFlags),
     /// Put the records of a Tokyo Cabinet file (.tcf) into a table
     ///
     /// Over what is there. Files of both byte orders are read: upstream's, and that of Debian's
@@ -49,4 +60,53 @@ Example:
         #[arg(long)]
         big_endian: bool,
     },
+}
+
+/// The flags of `tables serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeFlags {
+    /// The folder of the tables
+    #[arg(long, value_name = "DIR", default_value = "tables")]
+    pub(super) folder: PathBuf,
+    /// A table: its name for clients, and its file with options; the first is the default table
+    #[arg(long, value_name = "NAME=TABLE", required = true)]
+    pub(super) open: Vec<NamedTable>,
+    /// Where clients connect [default: 127.0.0.1:11211, without --unix]
+    #[arg(long, value_name = "ADDR:PORT")]
+    pub(super) listen: Option<SocketAddr>,
+    /// A Unix socket, which only its owner may use
+    #[arg(long, value_name = "PATH")]
+    pub(super) unix: Option<PathBuf>,
+    /// What clients over TCP must present first; needed where the address is not loopback
+    #[arg(long, env = "HIKYAKU_TABLES_TOKEN", hide_env_values = true)]
+    pub(super) token: Option<String>,
+    /// Whether updates are logged, and whether their answers wait for the log
+    #[arg(long, value_enum, default_value_t = Log::None)]
+    pub(super) log: Log,
+    /// This server's number in update logs, from 1: each server of a pair or chain has its own
+    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) server_id: u32,
+    /// Threads [default: one for each core]
+    #[arg(long, value_name = "N")]
+    pub(super) workers: Option<NonZeroUsize>,
+    /// Connections open at the same time
+    #[arg(long, value_name = "N", default_value = "10000")]
+    pub(super) connections_max: usize,
+    /// Bytes of one value
+    #[arg(long, value_name = "BYTES", default_value = "1048576")]
+    pub(super) value_bytes_max: usize,
+    /// Seconds a connection may be silent [default: any time]
+    #[arg(long, value_name = "SECONDS")]
+    pub(super) idle_timeout: Option<u64>,
+}
+
+/// Whether updates are logged.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+pub(super) enum Log {
+    /// They are not
+    None,
+    /// They are, and nobody waits
+    Async,
+    /// They are, and answers wait until they are durable
+    Sync,
 }

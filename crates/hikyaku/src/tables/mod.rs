@@ -1,6 +1,7 @@
 //! The commands about tables: `hikyaku tables ...`.
 
 mod command;
+mod serve;
 mod transfer;
 
 use std::{error::Error, process::ExitCode};
@@ -14,6 +15,7 @@ pub(crate) use command::TablesCommand;
 /// Runs a command.
 pub(crate) fn run(command: &TablesCommand) -> Result<ExitCode, Failure> {
     match command {
+        TablesCommand::Serve(flags) => serve::serve(flags),
         TablesCommand::Import { folder, file, into } => transfer::import(folder, file, into),
         TablesCommand::Export {
             folder,

@@ -352,7 +352,7 @@ fn pipelined(
             let read = stream.read(&mut buffer).during("receiving")?;
             let part = buffer.get(..read).unwrap_or_default();
             check(part)?;
-            lines += part.iter().filter(|&&byte| byte == b'\n').count();
+            lines += part.split(|&byte| byte == b'\n').count() - 1;
         }
     }
     Ok(sent)

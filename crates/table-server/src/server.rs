@@ -13,7 +13,10 @@ use std::{
 
 use hikyaku_tables::{Table, Tables};
 use hikyaku_vfs::{RealDisk, Vfs};
-use tokio::sync::{mpsc, watch};
+use tokio::{
+    sync::{mpsc, watch},
+    time::MissedTickBehavior,
+};
 
 use crate::{
     catalogue::Catalogue,
@@ -192,7 +195,7 @@ impl TableServer {
             tokio::select! {
                 () = shutdown => tracing::info!("shutting down the tables"),
                 _ = any_stopped.recv() => tracing::error!("a worker has stopped"),
-                () = flush_when_due(&self.shared) => {}
+                () = look_after(&self.shared) => {}
             }
         });
         // It holds the ways to the writers, as the workers do.
@@ -215,12 +218,16 @@ impl TableServer {
     }
 }
 
-/// Empties tables when it is time; never returns.
-async fn flush_when_due(shared: &Shared) {
+/// Empties tables when it is time, and removes what has expired; never returns.
+async fn look_after(shared: &Shared) {
     let mut timer = tokio::time::interval(Duration::from_secs(1));
+    timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         timer.tick().await;
         shared.catalogue.flush_due(clock::now_us());
+        for (_, served) in shared.catalogue.tables() {
+            served.writer.sweep().await;
+        }
     }
 }
 

@@ -15,6 +15,9 @@ use crate::clock;
 /// Updates that are given to the table at once, at least; a batch is not split.
 const UPDATES_AT_ONCE: usize = 4096;
 
+/// Records that are looked at each second for those that have expired: about a millisecond's work.
+const SWEPT_AT_ONCE: usize = 10_000;
+
 /// Something to do with a table that may take long; what it returns is for the protocol that asked.
 pub(crate) type Task = Box<dyn FnOnce(&dyn Table, Stamp) -> Result<Vec<u8>, TableError> + Send>;
 
@@ -246,6 +249,20 @@ impl Writer {
             vanished.map(|()| Vec::new())
         }));
         drop(self.send(batch));
+    }
+
+    /// Has some of the records removed that have expired; resolves when that is done.
+    pub(crate) async fn sweep(&self) {
+        let mut batch = Batch::default();
+        batch.push_task(Box::new(|table, stamp| {
+            let swept = table.sweep(stamp.seconds(), SWEPT_AT_ONCE);
+            if let Err(error) = &swept {
+                tracing::warn!(%error, "expired records are not removed");
+            }
+            swept.map(|_| Vec::new())
+        }));
+        // A writer that has stopped takes the server with it.
+        let _ = self.send(batch).await;
     }
 }
 

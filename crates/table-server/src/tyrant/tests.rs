@@ -276,7 +276,7 @@ fn what_is_too_long_is_skipped_in_step() {
         let asked = [
             put(0x10, b"k", &long),
             put(0x18, b"k", &long),
-            keyed(0x30, &[b'k'; 70_000]),
+            keyed(0x30, &vec![b'k'; 70_000]),
             misc(b"putlist", &[b"k", &long]),
             misc(b"putlist", &[&b"kkkkkkkkkkkkkkkkkk"[..]; 30]),
             request(0x31, &[1], &[&strings(&[&long])]),
@@ -371,13 +371,15 @@ fn any_request() -> impl Strategy<Value = Vec<u8>> {
         (prop_oneof![Just(0x20), Just(0x30), Just(0x38)], key.clone())
             .prop_map(|(command, key)| keyed(command, key)),
         (key.clone(), any::<u32>()).prop_map(|(key, by)| request(0x60, &[len(key), by], &[key])),
-        (vec(key.clone(), 0..5), any::<bool>()).prop_map(|(keys, list)| match list {
-            true => misc(b"getlist", &keys),
-            false => request(0x31, &[keys.len() as u32], &[&strings(&keys)]),
+        (vec(key.clone(), 0..5), any::<bool>()).prop_map(|(keys, list)| if list {
+            misc(b"getlist", &keys)
+        } else {
+            request(0x31, &[keys.len() as u32], &[&strings(&keys)])
         }),
-        (vec(key, 0..5), any::<bool>()).prop_map(|(keys, put)| match put {
-            true => misc(b"putlist", &keys),
-            false => misc(b"outlist", &keys),
+        (vec(key, 0..5), any::<bool>()).prop_map(|(keys, put)| if put {
+            misc(b"putlist", &keys)
+        } else {
+            misc(b"outlist", &keys)
         }),
         prop_oneof![
             Just(0x50),

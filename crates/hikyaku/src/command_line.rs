@@ -198,6 +198,56 @@ Examples:
         #[command(flatten)]
         place: Place,
     },
+    /// Print who the members are, when each was last here, and how many events it wrote
+    ///
+    /// A key is a member once it has written or authenticated here. Members have numbers, from 1 in
+    /// the order of their first appearance.
+    #[command(after_help = "\
+Examples:
+  hikyaku members --seen-within 1d
+  hikyaku members <64 hex digits> --json")]
+    Members {
+        #[command(flatten)]
+        asking: Asking,
+        /// Only these members' keys, in hex
+        #[arg(value_name = "KEY")]
+        keys: Vec<String>,
+        /// Only who was here within this time: 90s, 15m, 12h, 30d
+        #[arg(long, value_name = "TIME", value_parser = seconds, conflicts_with = "keys")]
+        seen_within: Option<u64>,
+        /// Only who has a higher number than this
+        #[arg(
+            long,
+            value_name = "NUMBER",
+            default_value_t = 0,
+            conflicts_with = "keys"
+        )]
+        after: u32,
+        /// How many at most
+        #[arg(
+            long,
+            value_name = "COUNT",
+            default_value_t = 100,
+            conflicts_with = "keys"
+        )]
+        limit: u32,
+    },
+    /// Print who looked at a member's page, newest first
+    ///
+    /// Pages and plugins leave footprints, and only between members who have both switched them on.
+    Footprints {
+        #[command(flatten)]
+        asking: Asking,
+        /// The member's key, in hex
+        #[arg(value_name = "KEY")]
+        key: String,
+        /// Switch the member's footprints on first
+        #[arg(long, conflicts_with = "off")]
+        on: bool,
+        /// Switch them off: those on its page go, and those it left are not shown any more
+        #[arg(long)]
+        off: bool,
+    },
     /// Work with tables: small facts that change all the time
     #[command(subcommand)]
     Tables(TablesCommand),
@@ -332,6 +382,21 @@ impl PostgresCommand {
     }
 }
 
+/// Reads a time such as 90s, 15m, 12h or 30d.
+fn seconds(text: &str) -> Result<u64, String> {
+    let unit = match text.bytes().last() {
+        Some(b's') => 1,
+        Some(b'm') => 60,
+        Some(b'h') => 60 * 60,
+        Some(b'd') => 24 * 60 * 60,
+        _ => return Err("expected a number and s, m, h or d".to_owned()),
+    };
+    text.get(..text.len() - 1)
+        .and_then(|number| number.parse::<u64>().ok())
+        .and_then(|number| number.checked_mul(unit))
+        .ok_or_else(|| "expected a whole number and s, m, h or d".to_owned())
+}
+
 impl Command {
     /// Returns the flags that override the configuration.
     pub(crate) fn flags(&self) -> Flags {
@@ -343,6 +408,8 @@ impl Command {
             | Self::Stats { asking }
             | Self::Verify { asking }
             | Self::Repair { asking }
+            | Self::Members { asking, .. }
+            | Self::Footprints { asking, .. }
             | Self::Config { asking, .. } => (&asking.place, None),
             Self::Postgres { command } => (command.place(), None),
             Self::Export { place, .. } | Self::Query { place, .. } | Self::Compact { place } => {

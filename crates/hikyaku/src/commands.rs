@@ -15,7 +15,7 @@ use crate::{
     command_line::Command,
     configuration::{Effective, example},
     failure::Failure,
-    operations::{ImportEnd, Input, Operation, Report, parse_filter},
+    operations::{ImportEnd, Input, Operation, Report, Which, parse_filter, parse_key},
     origin, postgres_commands,
     present::{self, Terminal, Total},
     serve, signals,
@@ -100,6 +100,38 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
         Command::Tables(command) => tables::run(command),
         Command::Postgres { command } => postgres_commands::run(command, settings),
         Command::Bench(measurement) => bench(measurement),
+        Command::Members {
+            asking,
+            keys,
+            seen_within,
+            after,
+            limit,
+        } => {
+            for key in keys {
+                parse_key(key)?;
+            }
+            let which = Which {
+                keys: keys.clone(),
+                after: *after,
+                seen_within_seconds: *seen_within,
+                limit: *limit as usize,
+            };
+            let report = store::ask_members(settings, &Operation::Members { which })?;
+            show(&report, asking.json)
+        }
+        Command::Footprints {
+            asking,
+            key,
+            on,
+            off,
+        } => {
+            parse_key(key)?;
+            let operation = Operation::Footprints {
+                key: key.clone(),
+                switch: (*on || *off).then_some(*on),
+            };
+            show(&store::ask_members(settings, &operation)?, asking.json)
+        }
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
     }

@@ -1,9 +1,10 @@
 //! How a command fails: what it says, and its exit code.
 
-use std::{io, process::ExitCode};
+use std::{error::Error, io, process::ExitCode};
 
 use hikyaku_bench::BenchError;
 use hikyaku_engine::EngineError;
+use hikyaku_members::MembersError;
 use hikyaku_postgres::PostgresError;
 use hikyaku_store::StoreError;
 use serde::{Deserialize, Serialize};
@@ -102,6 +103,28 @@ impl From<BenchError> for Failure {
             }
         }
     }
+}
+
+impl From<MembersError> for Failure {
+    fn from(error: MembersError) -> Self {
+        let text = format!("the members' tables: {}", chain(&error));
+        match error {
+            MembersError::Corrupt { .. } => Self::Damaged(text),
+            MembersError::Full | MembersError::Table(_) => Self::Failed(text),
+        }
+    }
+}
+
+/// Writes an error with all that is behind it.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        text += ": ";
+        text += &error.to_string();
+        source = error.source();
+    }
+    text
 }
 
 impl From<EngineError> for Failure {

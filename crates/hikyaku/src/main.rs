@@ -7,6 +7,7 @@ mod configuration;
 mod control;
 mod failure;
 mod logging;
+mod members;
 mod opened;
 mod operations;
 mod origin;

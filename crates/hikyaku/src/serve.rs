@@ -1,8 +1,12 @@
 //! `serve`: opens the store, binds, says that it is ready, and closes in order.
 
-use std::{error::Error, net::SocketAddr, sync::Arc};
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Weak},
+};
 
 use hikyaku_engine::Engine;
+use hikyaku_members::Members;
 use hikyaku_relay::RelayUrls;
 use hikyaku_server::{Gauge, Gauges, Server, ServerError};
 use hikyaku_vfs::{RealDisk, Vfs};
@@ -12,7 +16,8 @@ use serde_json::json;
 use crate::{
     configuration::{LogFormat, Settings},
     control::{self, ControlServer},
-    failure::Failure,
+    failure::{Failure, chain},
+    members,
     opened::Opened,
     operations::Host,
     relay_key, signals, store,
@@ -28,14 +33,15 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
         .map_err(|error| Failure::io(&format!("can't make {}", settings.data.display()), &error))?;
     let opened = store::open_to_serve(&settings)?;
     settings.server.information.self_key = Some(relay_key::public_key(&settings, &RealDisk)?);
-    settings.server.gauges = match &opened {
-        Opened::Engine(engine) => Some(gauges(engine)),
-        Opened::Postgres(_) => None,
-    };
+    let kept = members::open(&settings)?;
+    let members = kept.as_ref().map(|kept| kept.members.clone());
+    settings.server.gauges = Some(gauges(&opened, members.as_ref()));
+    settings.server.members.clone_from(&members);
     let public_url = settings.server.public_url.clone();
     let server = Server::bind(settings.server, opened.events()).map_err(|error| failure(&error))?;
     let host = Host {
         store: opened,
+        members,
         urls: match public_url {
             Some(url) => {
                 RelayUrls::public(&url).map_err(|error| Failure::Usage(error.to_string()))?
@@ -55,6 +61,10 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     if let Some(control) = control {
         control.stop();
     }
+    drop(host.members);
+    if let Some(kept) = kept {
+        kept.close();
+    }
     host.store.close();
     served
 }
@@ -72,13 +82,7 @@ fn say_ready(address: SocketAddr, format: LogFormat) {
 }
 
 fn failure(error: &ServerError) -> Failure {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text += ": ";
-        text += &error.to_string();
-        source = error.source();
-    }
+    let text = chain(error);
     match error {
         ServerError::PublicUrl(_) => Failure::Usage(text),
         ServerError::Listen { .. } => Failure::Failed(format!(
@@ -102,66 +106,78 @@ pub(crate) fn allow_connections() {
 }
 
 /// Returns the store's figures for the metrics.
-fn gauges(engine: &Arc<Engine>) -> Gauges {
-    // Weak, lest the metrics keep the store open.
-    let engine = Arc::downgrade(engine);
+fn gauges(opened: &Opened, members: Option<&Arc<Members>>) -> Gauges {
+    // Weak, lest the metrics keep them open.
+    let engine = match opened {
+        Opened::Engine(engine) => Arc::downgrade(engine),
+        Opened::Postgres(_) => Weak::new(),
+    };
+    let members = members.map(Arc::downgrade);
     Arc::new(move || {
-        let Some(figures) = engine.upgrade().map(|engine| wait(engine.statistics())) else {
-            return Vec::new();
-        };
-        let gauge = |name, help, value| Gauge {
-            name,
-            help,
-            value: value as f64,
-        };
-        vec![
-            gauge(
-                "store_events",
-                "Stored events, hidden and expired ones included.",
-                figures.events,
-            ),
-            gauge(
-                "store_removed_events",
-                "Removed events that still take room in segments.",
-                figures.removed,
-            ),
-            gauge("store_hidden_events", "Hidden events.", figures.hidden),
-            gauge(
-                "store_memory_events",
-                "Events whose segment is not yet written.",
-                figures.in_memory,
-            ),
-            gauge("store_segments", "Segment files.", figures.segments),
-            gauge(
-                "store_segment_bytes",
-                "Bytes of segment files.",
-                figures.segment_bytes,
-            ),
-            gauge(
-                "store_log_bytes",
-                "Bytes of closed log files.",
-                figures.log_bytes,
-            ),
-            gauge(
-                "store_waiting_flushes",
-                "Closed log files that wait for their segment.",
-                figures.waiting_flushes,
-            ),
-            gauge(
-                "store_commits",
-                "Commits since the start.",
-                figures.writer.commits,
-            ),
-            gauge(
-                "store_merges",
-                "Merges since the start.",
-                figures.writer.merges,
-            ),
-            gauge(
-                "store_stopped",
-                "1 if the store refuses writes.",
-                u64::from(figures.stopped.is_some()),
-            ),
-        ]
+        let mut gauges = store_gauges(&engine);
+        if let Some(members) = members.as_ref().and_then(Weak::upgrade) {
+            gauges.extend(members::gauges(&members));
+        }
+        gauges
     })
+}
+
+fn store_gauges(engine: &Weak<Engine>) -> Vec<Gauge> {
+    let Some(figures) = engine.upgrade().map(|engine| wait(engine.statistics())) else {
+        return Vec::new();
+    };
+    let gauge = |name, help, value| Gauge {
+        name,
+        help,
+        value: value as f64,
+    };
+    vec![
+        gauge(
+            "store_events",
+            "Stored events, hidden and expired ones included.",
+            figures.events,
+        ),
+        gauge(
+            "store_removed_events",
+            "Removed events that still take room in segments.",
+            figures.removed,
+        ),
+        gauge("store_hidden_events", "Hidden events.", figures.hidden),
+        gauge(
+            "store_memory_events",
+            "Events whose segment is not yet written.",
+            figures.in_memory,
+        ),
+        gauge("store_segments", "Segment files.", figures.segments),
+        gauge(
+            "store_segment_bytes",
+            "Bytes of segment files.",
+            figures.segment_bytes,
+        ),
+        gauge(
+            "store_log_bytes",
+            "Bytes of closed log files.",
+            figures.log_bytes,
+        ),
+        gauge(
+            "store_waiting_flushes",
+            "Closed log files that wait for their segment.",
+            figures.waiting_flushes,
+        ),
+        gauge(
+            "store_commits",
+            "Commits since the start.",
+            figures.writer.commits,
+        ),
+        gauge(
+            "store_merges",
+            "Merges since the start.",
+            figures.writer.merges,
+        ),
+        gauge(
+            "store_stopped",
+            "1 if the store refuses writes.",
+            u64::from(figures.stopped.is_some()),
+        ),
+    ]
 }

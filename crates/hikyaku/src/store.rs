@@ -15,8 +15,9 @@ use crate::{
     configuration::Settings,
     control,
     failure::Failure,
+    members,
     opened::{Opened, only_for_the_engine},
-    operations::{Audience, Host, Input, Operation, Report, carry_out},
+    operations::{Audience, Host, Input, Operation, Report, ask_about, carry_out, nothing_kept},
 };
 
 /// A store that operations can be carried out on.
@@ -106,7 +107,11 @@ impl Store {
         let urls = settings
             .urls()
             .map_err(|error| Failure::Usage(error.to_string()))?;
-        Ok(Self::Opened(Host { store, urls }))
+        Ok(Self::Opened(Host {
+            store,
+            urls,
+            members: None,
+        }))
     }
 
     /// Carries an operation out.
@@ -137,6 +142,26 @@ impl Store {
             &mut Nobody,
         )
     }
+}
+
+/// Asks what is known about members: the running server, or the tables in the data folder.
+pub(crate) fn ask_members(settings: &Settings, operation: &Operation) -> Result<Report, Failure> {
+    let socket = control::socket(&settings.data);
+    if UnixStream::connect(&socket).is_ok() {
+        return Store::Served(socket).ask(operation);
+    }
+    if !members::exist(settings) {
+        return Err(Failure::Failed(format!(
+            "nothing is known about members in {}; name the right folder with --data, or serve first",
+            settings.data.display()
+        )));
+    }
+    let Some(kept) = members::open(settings)? else {
+        return Err(nothing_kept());
+    };
+    let report = ask_about(&kept.members, operation);
+    kept.close();
+    report
 }
 
 /// Rebuilds the indexes from the log; of a store that nobody has open.

@@ -11,16 +11,21 @@ use crate::{MemberNumber, MembersError};
 /// How much is kept of a page's visitors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FootprintLimits {
-    /// Visitors kept per page.
+    /// Visitors kept per page; no more than [`FootprintLimits::VISITORS_MAX`].
     pub visitors_max: usize,
     /// Seconds after which a footprint is gone.
     pub seconds_max: u64,
 }
 
+impl FootprintLimits {
+    /// What a record has room for.
+    pub const VISITORS_MAX: usize = 60;
+}
+
 impl Default for FootprintLimits {
     fn default() -> Self {
         Self {
-            visitors_max: 60,
+            visitors_max: Self::VISITORS_MAX,
             seconds_max: 90 * 24 * 60 * 60,
         }
     }
@@ -75,10 +80,14 @@ impl Footprints {
         settings: Arc<dyn Table>,
         limits: FootprintLimits,
     ) -> Self {
+        let visitors_max = limits.visitors_max.clamp(1, FootprintLimits::VISITORS_MAX);
         Self {
             table,
             settings,
-            limits,
+            limits: FootprintLimits {
+                visitors_max,
+                ..limits
+            },
         }
     }
 

@@ -6,7 +6,7 @@ use hikyaku_event::{Kind, PublicKey};
 use hikyaku_tables::{Stamp, Table};
 
 use crate::{
-    FootprintLimits, MemberNumber, MembersError, Sighting, Visit, counts::Counts,
+    FootprintLimits, MemberNumber, MembersError, Revocations, Sighting, Visit, counts::Counts,
     footprints::Footprints, registry::Registry, sightings::Sightings,
 };
 
@@ -25,6 +25,36 @@ pub struct MemberTables {
     pub footprints: Arc<dyn Table>,
     /// What each has switched on.
     pub settings: Arc<dyn Table>,
+    /// Sessions that were revoked; with an expiry.
+    pub revoked: Arc<dyn Table>,
+}
+
+impl MemberTables {
+    /// The tables, as `hikyaku-tables` opens them: name and description. Arrays grow as members come;
+    /// the limits allow for 30 million (the footprints, of which few have any, for 8 million).
+    pub const DESCRIPTIONS: [(&'static str, &'static str); 7] = [
+        ("keys", "keys.fixed?width=32&limit=1g"),
+        ("seen", "seen.fixed?width=9&limit=1g"),
+        ("days", "days.fixed?width=8&limit=1m"),
+        ("counts", "counts.ordered"),
+        ("footprints", "footprints.fixed?width=480&limit=4g"),
+        ("settings", "settings.fixed?width=1&limit=64m"),
+        ("revoked", "revoked.hash"),
+    ];
+
+    /// Takes the tables of the [descriptions](Self::DESCRIPTIONS) by their names; none if one is
+    /// missing.
+    pub fn find(table: impl Fn(&str) -> Option<Arc<dyn Table>>) -> Option<Self> {
+        Some(Self {
+            keys: table("keys")?,
+            seen: table("seen")?,
+            days: table("days")?,
+            counts: table("counts")?,
+            footprints: table("footprints")?,
+            settings: table("settings")?,
+            revoked: table("revoked")?,
+        })
+    }
 }
 
 /// What is known about one member.
@@ -47,27 +77,10 @@ pub struct Members {
     sightings: Sightings,
     counts: Counts,
     footprints: Footprints,
+    revocations: Revocations,
 }
 
 impl Members {
-    /// The tables that [`MemberTables`] needs, as `hikyaku-tables` opens them: name and description.
-    pub fn tables(limits: FootprintLimits) -> [(&'static str, String); 6] {
-        [
-            ("keys", "keys.fixed?width=32".into()),
-            ("seen", "seen.fixed?width=9".into()),
-            ("days", "days.fixed?width=8".into()),
-            ("counts", "counts.ordered".into()),
-            (
-                "footprints",
-                format!(
-                    "footprints.fixed?width={}",
-                    limits.visitors_max * Visit::LEN
-                ),
-            ),
-            ("settings", "settings.fixed?width=1".into()),
-        ]
-    }
-
     /// Opens the members' tables; costs a read of all keys (0.1 s a million). `seed` is to be random.
     pub fn open(
         tables: MemberTables,
@@ -79,6 +92,7 @@ impl Members {
             sightings: Sightings::new(tables.seen, tables.days),
             counts: Counts::new(tables.counts),
             footprints: Footprints::new(tables.footprints, tables.settings, limits),
+            revocations: Revocations::new(tables.revoked),
         })
     }
 
@@ -180,6 +194,11 @@ impl Members {
     /// Lists who looked at a member's page, newest first. `now`: Unix seconds.
     pub fn footprints(&self, page_of: MemberNumber, now: u64) -> Result<Vec<Visit>, MembersError> {
         self.footprints.of(page_of, now)
+    }
+
+    /// Returns the sessions that were revoked.
+    pub fn revocations(&self) -> &Revocations {
+        &self.revocations
     }
 
     /// Forgets all about a key (it has vanished). Its number is not given again.

@@ -46,7 +46,7 @@ impl RateLimits {
     /// Forgets clients that were idle long enough, looking at about `slots` places and going on
     /// where the last sweep stopped. `now`: Unix seconds.
     pub fn sweep(&self, now: u64, slots: usize) {
-        self.table.sweep(now, slots);
+        let _gone = self.table.sweep(now, slots);
     }
 
     /// Takes units for a client, or tells how many seconds it should wait, in which case none were

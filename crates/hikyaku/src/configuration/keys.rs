@@ -105,7 +105,7 @@ pub(super) static KEYS: &[Key] = &[
     key!(
         "unlimited_addresses",
         server.unlimited_addresses,
-        "Addresses that the limit per address leaves alone."
+        "Addresses that the limit per address and the rates leave alone."
     ),
     key!(
         "information.name",
@@ -295,6 +295,51 @@ pub(super) static KEYS: &[Key] = &[
         "store.sweep_seconds",
         server.sweep_interval,
         "How often expired events (NIP-40) are removed. They are never served, swept or not."
+    ),
+    key!(
+        "rates.events_per_address",
+        server.rates.events_per_address.per_minute,
+        "Events a minute that one address (IPv6: one /64) may publish on the long run. Addresses of unlimited_addresses have no rate."
+    ),
+    key!(
+        "rates.events_per_address_burst",
+        server.rates.events_per_address.burst,
+        "Events that one address may publish at once after a pause."
+    ),
+    key!(
+        "rates.events_per_key",
+        server.rates.events_per_key.per_minute,
+        "Events a minute that one key may publish on the long run."
+    ),
+    key!(
+        "rates.events_per_key_burst",
+        server.rates.events_per_key.burst,
+        "Events that one key may publish at once after a pause."
+    ),
+    key!(
+        "rates.queries_per_address",
+        server.rates.queries_per_address.per_minute,
+        "REQs and COUNTs a minute that one address may send on the long run."
+    ),
+    key!(
+        "rates.queries_per_address_burst",
+        server.rates.queries_per_address.burst,
+        "REQs and COUNTs that one address may send at once after a pause."
+    ),
+    key!(
+        "members.keep",
+        keep_members,
+        "Whether it is taken down when each key was last here and how many events of which kind it wrote."
+    ),
+    key!(
+        "members.footprints_max",
+        footprints.visitors_max,
+        "How many visitors of a member's page are kept, of members who have switched footprints on: 1 to 60."
+    ),
+    key!(
+        "members.footprints_seconds_max",
+        footprints.seconds_max,
+        "After how many seconds a footprint is gone."
     ),
     key!(
         "metrics.listen",

@@ -8,6 +8,7 @@ use std::{
 };
 
 use hikyaku_engine::{Durability, Options};
+use hikyaku_members::FootprintLimits;
 use hikyaku_relay::{RelayUrls, UrlError};
 use hikyaku_server::ServerConfig;
 
@@ -34,6 +35,10 @@ pub(crate) struct Settings {
     pub(crate) sync_interval_ms: u64,
     /// Within how many seconds what was vanished or purged leaves the log.
     pub(crate) purge_seconds_max: u64,
+    /// Whether it is taken down who is here and who writes what.
+    pub(crate) keep_members: bool,
+    /// What is kept of the visitors of members' pages.
+    pub(crate) footprints: FootprintLimits,
     /// Which log lines are written, as `info` or `warn,hikyaku_server=debug`.
     pub(crate) log_filter: String,
     /// How they are written.
@@ -106,6 +111,8 @@ impl Default for Settings {
             durability: DurabilityKind::Sync,
             sync_interval_ms: 200,
             purge_seconds_max: Options::default().purge_seconds_max,
+            keep_members: true,
+            footprints: FootprintLimits::default(),
             log_filter: "info".to_owned(),
             log_format: LogFormat::Text,
         }

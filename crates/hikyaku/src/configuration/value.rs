@@ -15,6 +15,8 @@ pub(super) enum Given {
     Text(String),
     /// A TOML integer from 0 up.
     Number(u64),
+    /// A TOML boolean.
+    Switch(bool),
     /// A TOML array of strings.
     List(Vec<String>),
     /// A flag's or variable's text, which may mean any of these.
@@ -42,7 +44,7 @@ impl Given {
                 .collect::<Option<_>>()
                 .map_or(Self::Foreign("a list of something else"), Self::List),
             DeValue::Float(_) => Self::Foreign("a fraction"),
-            DeValue::Boolean(_) => Self::Foreign("true or false"),
+            DeValue::Boolean(switch) => Self::Switch(*switch),
             DeValue::Datetime(_) => Self::Foreign("a date"),
             DeValue::Table(_) => Self::Foreign("a table"),
         }
@@ -86,6 +88,20 @@ impl Value for String {
     }
     fn write(&self) -> Option<String> {
         Some(quoted(self))
+    }
+}
+
+impl Value for bool {
+    fn read(given: &Given) -> Result<Self, String> {
+        match given {
+            Given::Switch(switch) => Some(*switch),
+            Given::Untyped(text) => text.parse().ok(),
+            _ => None,
+        }
+        .ok_or_else(|| "expected true or false".to_owned())
+    }
+    fn write(&self) -> Option<String> {
+        Some(self.to_string())
     }
 }
 

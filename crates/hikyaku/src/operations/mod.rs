@@ -4,6 +4,7 @@
 mod delete;
 mod import;
 mod lines;
+mod members;
 mod read;
 mod report;
 
@@ -13,9 +14,13 @@ use std::{
 };
 
 use hikyaku_event::Filter;
+use hikyaku_members::Members;
 use hikyaku_relay::RelayUrls;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use members::{
+    FootprintsReport, MemberReport, MembersReport, Which, ask_about, nothing_kept, parse_key,
+};
 pub(crate) use report::{
     BadLine, DatabaseReport, ImportEnd, ImportReport, RepairReport, Report, StatisticsReport,
     VerifyReport,
@@ -60,6 +65,18 @@ pub(crate) enum Operation {
     Verify,
     /// Merge the segments and rewrite the log.
     Compact,
+    /// List members.
+    Members {
+        /// Which.
+        which: Which,
+    },
+    /// List who looked at a member's page.
+    Footprints {
+        /// The member's public key in hex.
+        key: String,
+        /// Switch its footprints on or off first.
+        switch: Option<bool>,
+    },
 }
 
 impl Operation {
@@ -74,6 +91,8 @@ impl Operation {
             Self::Statistics => "stats",
             Self::Verify => "verify",
             Self::Compact => "compact",
+            Self::Members { .. } => "members",
+            Self::Footprints { .. } => "footprints",
         }
     }
 }
@@ -105,6 +124,8 @@ pub(crate) struct Host {
     pub(crate) store: Opened,
     /// The addresses.
     pub(crate) urls: RelayUrls,
+    /// What is known about members; none if it is not kept, or not opened.
+    pub(crate) members: Option<Arc<Members>>,
 }
 
 /// Carries an operation out on this thread. Once `stop` is set it ends as soon as it can, in order.
@@ -150,6 +171,10 @@ pub(crate) fn carry_out(
         Operation::Compact => {
             wait(host.store.engine("compact")?.compact())?;
             Ok(Report::Compacted)
+        }
+        Operation::Members { .. } | Operation::Footprints { .. } => {
+            let members = host.members.as_deref().ok_or_else(nothing_kept)?;
+            ask_about(members, operation)
         }
     }
 }

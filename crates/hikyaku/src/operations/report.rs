@@ -6,6 +6,8 @@ use hikyaku_engine::{EngineStatistics, OpeningReport};
 use hikyaku_postgres::PostgresStatistics;
 use serde::{Deserialize, Serialize};
 
+use super::{FootprintsReport, MembersReport};
+
 /// The end of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "report", rename_all = "snake_case")]
@@ -41,6 +43,10 @@ pub(crate) enum Report {
     Repaired(RepairReport),
     /// A compaction.
     Compacted,
+    /// Members.
+    Members(MembersReport),
+    /// Who looked at a member's page.
+    Footprints(FootprintsReport),
 }
 
 /// What became of an import's lines. Every line that is not blank is counted once.

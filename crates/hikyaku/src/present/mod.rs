@@ -3,6 +3,7 @@
 mod audience;
 mod backfill;
 mod figures;
+mod members;
 mod progress;
 mod reports;
 

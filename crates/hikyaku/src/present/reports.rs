@@ -4,7 +4,10 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::figures::{bytes, grouped};
+use super::{
+    figures::{bytes, grouped},
+    members::{footprints, members},
+};
 use crate::{
     configuration::Effective,
     operations::{
@@ -33,6 +36,8 @@ pub(crate) fn report(report: &Report) -> String {
         Report::Verified(report) => verified(report),
         Report::Repaired(report) => repaired(report),
         Report::Compacted => "compacted\n".to_owned(),
+        Report::Members(report) => members(report),
+        Report::Footprints(report) => footprints(report),
     }
 }
 

@@ -12,6 +12,7 @@ mod bench;
 mod configuration;
 mod damage;
 mod kill_nine;
+mod members;
 mod moving_in;
 mod postgres_store;
 mod program;

@@ -34,6 +34,7 @@ fn tables() -> MemberTables {
         counts: table(),
         footprints: table(),
         settings: table(),
+        revoked: table(),
     }
 }
 

@@ -1,10 +1,8 @@
 //! Numbers, sightings, counts, forgetting, revocations.
 
-use std::sync::Arc;
-
 use hikyaku_event::Kind;
-use hikyaku_members::{AddressFamily, MembersError, Revocations, Sighting};
-use hikyaku_tables::{Change, MemoryOptions, MemoryTable, Update};
+use hikyaku_members::{AddressFamily, MembersError, Sighting};
+use hikyaku_tables::{Change, Update};
 
 use crate::{NOW, at, enrol, key, open, tables};
 
@@ -139,8 +137,8 @@ fn damaged_records_are_errors_that_name_them() {
 
 #[test]
 fn a_revoked_session_is_revoked_until_its_end() {
-    let table = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
-    let revocations = Revocations::new(table);
+    let members = open(&tables());
+    let revocations = members.revocations();
     revocations.revoke(b"one", NOW + 10, at(NOW)).unwrap();
     assert!(revocations.is_revoked(b"one", NOW + 9).unwrap());
     assert!(!revocations.is_revoked(b"one", NOW + 10).unwrap());

@@ -99,8 +99,10 @@ pub trait Table: Send + Sync + fmt::Debug {
     /// Makes the table smaller or otherwise fit: for a fixed table `width=N` changes the width (a
     /// value that would not fit refuses it all).
     fn optimise(&self, options: &str) -> Result<(), TableError>;
-    /// Writes a consistent snapshot to a new file, while the table is in use.
+    /// Writes a consistent snapshot to a new file, while the table is in use. It has every update
+    /// that the sink was told of before the call.
     fn copy(&self, to: &Path) -> Result<(), TableError>;
-    /// Makes everything so far durable.
+    /// Makes everything so far durable: every update that the sink was told of before the call is
+    /// carried out and durable when this returns. (So a checkpoint of the log may say so.)
     fn sync(&self) -> Result<(), TableError>;
 }

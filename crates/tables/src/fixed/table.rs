@@ -486,6 +486,8 @@ impl FixedTable {
     /// Makes everything durable that was updated before.
     pub(super) fn sync_now(&self) -> Result<(), TableError> {
         let _syncing = locked(&self.syncing);
+        // Who has told the sink of an update holds its stripe until the record is written.
+        drop(self.lock_all());
         self.records().map().sync().map_err(disk_error)
     }
 }

@@ -11,6 +11,9 @@
 //! and each batch states the end of what was durable when it was written. So damage before any
 //! stated end is corruption, and damage after it is a batch that nobody was told about: a torn tail.
 //!
+//! INVARIANT: an update is in a file before its record changes ([`waiting`]), so the end of the
+//! process, `kill -9` included, takes nothing from the log that a table still has.
+//!
 //! INVARIANT: what waits in the buffer has its place on the disk already, so that a full disk is a
 //! refusal before a record is changed, and never a lost update.
 
@@ -30,6 +33,7 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 mod update_log;
+mod waiting;
 mod writer;
 
 pub use follower::{Follower, Logged};

@@ -10,11 +10,12 @@ use super::{
     batch::{ALIGNMENT, BATCH_HEADER_LEN},
     entry::{Applied, ENTRY_OVERHEAD_MAX, put_applied, put_effect},
     options::LogPosition,
+    waiting::Waiting,
 };
 use crate::{Effect, Stamp, TableError};
 
 /// The most bytes of a key and its value together: keeps a batch's length in 32 bits.
-const RECORD_BYTES_MAX: usize = 256 << 20;
+pub(super) const RECORD_BYTES_MAX: usize = 256 << 20;
 
 /// Where updates wait. The lock is held for an append or a swap only, never during input or output.
 #[derive(Debug)]
@@ -45,8 +46,9 @@ struct State {
     refusals: u64,
     /// Whether somebody waits for the disk.
     hurry: bool,
-    /// Whether updates are taken down. Not while a recovery carries out what the log says.
-    recording: bool,
+    /// Where what waits is kept. Nothing is taken down without it: a recovery carries out what the
+    /// log says already.
+    waiting: Option<Waiting>,
     ended: Option<Arc<str>>,
 }
 
@@ -76,7 +78,7 @@ impl Queue {
                 wanted: 0,
                 refusals: 0,
                 hurry: false,
-                recording: false,
+                waiting: None,
                 ended: None,
             }),
             work: Condvar::new(),
@@ -86,9 +88,9 @@ impl Queue {
         }
     }
 
-    /// Takes updates down from now on.
-    pub(super) fn record(&self) {
-        self.lock().recording = true;
+    /// Takes updates down from now on, and keeps them there while they wait.
+    pub(super) fn record(&self, waiting: Waiting) {
+        self.lock().waiting = Some(waiting);
     }
 
     /// Appends an effect. Waits while the queue is full; an error if the disk is, or the log has
@@ -127,7 +129,7 @@ impl Queue {
     ) -> Result<(), TableError> {
         let len = len + ENTRY_OVERHEAD_MAX;
         let mut state = self.lock();
-        if !state.recording {
+        if state.waiting.is_none() {
             return Ok(());
         }
         if state.ended.is_some() || !self.fits(&state, len) {
@@ -135,7 +137,13 @@ impl Queue {
         }
         let is_new = (state.stamp != Some(stamp)).then_some(stamp);
         let len_before = state.bytes.len();
-        put(&mut state.bytes, is_new);
+        let State { waiting, bytes, .. } = &mut *state;
+        if let Some(waiting) = waiting {
+            let entries_len = len_before - BATCH_HEADER_LEN;
+            waiting.reserve(entries_len, len)?;
+            put(bytes, is_new);
+            waiting.keep(entries_len, bytes.get(len_before..).unwrap_or_default());
+        }
         state.entries += 1;
         if is_new.is_some() {
             state.stamp = is_new;
@@ -230,6 +238,10 @@ impl Queue {
         state.hurry = false;
         state.first.0 += u64::from(taken.entries);
         if taken.entries > 0 {
+            let first = state.first;
+            if let Some(waiting) = &mut state.waiting {
+                waiting.turn(first);
+            }
             let len = taken.bytes.len().next_multiple_of(ALIGNMENT);
             state.reserved = state.reserved.saturating_sub(len);
         }

@@ -13,6 +13,7 @@ use super::{
     header::{FileHeader, HEADER_LEN_MAX, file_path, parse_name, unfinished},
     options::{LogOptions, LogPosition},
     segments::{Segment, Segments},
+    waiting::left_behind,
     writer::{Active, LogWriter, begin_first},
 };
 use crate::TableError;
@@ -105,6 +106,7 @@ pub(super) fn recover(
         active,
         file_bytes_max: options.file_bytes_max.min(FILE_BYTES_LIMIT),
     };
+    append_left_behind(&mut writer)?;
     list.push_back(writer.active.segment());
     let mut header = writer.next_header();
     // Who follows must notice that something is missing.
@@ -123,6 +125,21 @@ pub(super) fn recover(
         segments: Segments::new(disk, dir, list),
         torn,
     })
+}
+
+/// Writes what waited when the process before ended, as far as it is not in the log yet.
+fn append_left_behind(writer: &mut LogWriter) -> Result<(), TableError> {
+    for mut taken in left_behind(&writer.disk, &writer.dir)? {
+        if taken.first == writer.active.end_position {
+            let len = taken.bytes.len() + ALIGNMENT;
+            let reserved = writer.reserve(len, len).map_err(TableError::Stopped)?;
+            if reserved < len {
+                return Err(TableError::Full);
+            }
+            writer.write(&mut taken).map_err(TableError::Stopped)?;
+        }
+    }
+    Ok(())
 }
 
 /// Reads the files of a log that nobody writes to, and changes nothing: up to the first damage of

@@ -22,6 +22,7 @@ use super::{
     queue::Queue,
     recovery::{Recovered, TornTail, recover},
     segments::Segments,
+    waiting::Waiting,
 };
 use crate::{Effect, Stamp, TableError, UpdateSink};
 
@@ -112,7 +113,10 @@ impl UpdateLog {
         let mut pump = self.pump.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pump) = pump.as_mut() {
             pump.prepare().map_err(TableError::Stopped)?;
-            self.shared.queue.record();
+            let Segments { disk, dir, .. } = &*self.shared.segments;
+            let bytes = self.shared.options.queue_bytes_max;
+            let waiting = Waiting::begin(disk, dir, self.position(), bytes)?;
+            self.shared.queue.record(waiting);
         }
         Ok(pump.take())
     }

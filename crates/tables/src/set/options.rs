@@ -9,11 +9,14 @@ pub enum Logging {
     /// Nothing can be followed or restored.
     #[default]
     None,
-    /// Updates are logged, and their answers wait until they are durable in the log.
+    /// Updates are logged, and their answers wait until they are durable in the log
+    /// ([`crate::Tables::settled`]). After a power cut a record whose last update was not answered has
+    /// its old value or its new one.
     Sync,
-    /// Updates are logged, and nobody waits: a power cut takes what was logged during the last
-    /// [`LogOptions::linger`] and during the write and sync under way, always the newest updates,
-    /// and at most twice [`LogOptions::queue_bytes_max`].
+    /// Updates are logged, and nobody waits. The end of the process (`kill -9`) takes nothing; a power
+    /// cut takes what was logged during the last [`LogOptions::linger`] and during the write and sync
+    /// under way, always the newest updates, and at most twice [`LogOptions::queue_bytes_max`] (and
+    /// one update that is larger). Only when so much waits does an update wait, for room.
     Async,
 }
 

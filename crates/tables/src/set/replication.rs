@@ -1,4 +1,11 @@
 //! Updates that come from elsewhere: from another server's log, or from an old one.
+//!
+//! Updates are carried out in the order in which they arrive; each is a record's whole new state and
+//! travels with the number of the server that first made it, so chains and rings stop where they
+//! began. A pair of servers is equal once each has all of the other's updates, as long as a record is
+//! written on one side at a time. If both sides write the same record before they have heard of each
+//! other, each ends with the other's value until it is written again: there is no room in a record of
+//! a fixed table for the time that would decide, and what has none must not promise it.
 
 use std::path::Path;
 

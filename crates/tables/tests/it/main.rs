@@ -10,6 +10,7 @@ mod crash;
 mod fixed;
 mod hostile;
 mod kill;
+mod killed_log;
 mod memory;
 mod model;
 mod spec;

@@ -31,7 +31,17 @@ fn five_batches() -> (SimulatedDisk, Vec<u64>) {
         running.log_each(number..number + 1);
         ends.push(running.log.bytes());
     }
+    drop(running);
+    forget_what_waited(&disk);
     (disk, ends)
+}
+
+/// What the process before left behind would be put in the place of what was cut.
+fn forget_what_waited(disk: &SimulatedDisk) {
+    for index in 0..2 {
+        let path = dir().join(format!("waiting-{index}"));
+        disk.disk().remove(&path).unwrap();
+    }
 }
 
 #[test]

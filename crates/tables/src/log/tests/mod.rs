@@ -5,5 +5,6 @@ mod damage;
 mod disk;
 mod files;
 mod fixture;
+mod released;
 mod simulation;
 mod threads;

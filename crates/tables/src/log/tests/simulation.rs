@@ -84,3 +84,56 @@ fn after_any_power_cut_there_is_what_was_durable_and_a_suffix_is_lost() {
     }
     assert!(lost > 0 && torn > 0, "no power cut took anything");
 }
+
+#[test]
+fn a_kill_at_any_moment_takes_nothing_that_was_told() {
+    for seed in seeds(300) {
+        let mut dice = Dice::new(seed);
+        let mut disk = SimulatedDisk::new(seed);
+        let mut told = 0;
+        let options = LogOptions {
+            queue_bytes_max: 4096,
+            ..tiny()
+        };
+        for _ in 0..4 {
+            let mut running = open_with(&disk, options.clone(), known(LogPosition(0), 0)).unwrap();
+            assert_eq!(
+                all(&running.log),
+                (0..told).collect::<Vec<_>>(),
+                "seed {seed}"
+            );
+            for _ in 0..dice.below(40) {
+                if dice.below(4) == 0 {
+                    assert!(running.pump.turn());
+                } else {
+                    running.tell(told).unwrap();
+                    told += 1;
+                }
+            }
+            if dice.below(3) == 0 {
+                disk.fail_nth_call(1 + dice.below(4), std::io::ErrorKind::Other);
+                running.pump.turn();
+            }
+            disk = disk.kill();
+        }
+    }
+}
+
+#[test]
+fn what_waited_is_believed_only_if_it_is_whole() {
+    let disk = SimulatedDisk::new(1);
+    let mut running = open_with(&disk, tiny(), known(LogPosition(0), 0)).unwrap();
+    running.log_each(0..2);
+    running.tell(2).unwrap();
+    running.tell(3).unwrap();
+    let disk = disk.kill();
+    let path = super::fixture::dir().join("waiting-0");
+    for bit in 0..(16 + 48) * 8 {
+        let disk = disk.fork();
+        assert!(disk.flip_bit(&path, bit));
+        let running = open_with(&disk, tiny(), known(LogPosition(0), 0)).unwrap();
+        assert_eq!(all(&running.log), [0, 1], "bit {bit}");
+    }
+    let running = open_with(&disk, tiny(), known(LogPosition(0), 0)).unwrap();
+    assert_eq!(all(&running.log), [0, 1, 2, 3]);
+}

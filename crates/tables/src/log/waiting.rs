@@ -1,0 +1,197 @@
+//! The files in which waiting updates outlive their process: what is told is in them before its record
+//! changes, so a kill takes nothing from the log that a table still has.
+//!
+//! There are two, used in turn: one for the batch to come, one for the batch that is being written.
+//! They promise nothing after a power cut: then a checksum tells whether they are what was written.
+
+use std::path::{Path, PathBuf};
+
+use hikyaku_vfs::{Disk, MappedFile};
+
+use super::{
+    batch::BATCH_HEADER_LEN,
+    entry::Entry,
+    options::LogPosition,
+    queue::{RECORD_BYTES_MAX, Taken},
+};
+use crate::TableError;
+
+/// FORMAT: where the position of the first entry stands.
+const FIRST_AT: u64 = 0;
+/// FORMAT: where the entries' length (the lower half) and checksum stand, as one number: it is changed
+/// in one piece, after the entries that it is about.
+const COMMIT_AT: u64 = 8;
+/// FORMAT: where the entries begin.
+const ENTRIES_AT: u64 = 16;
+
+/// Both files.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    files: [MappedFile; 2],
+    /// Which of them the batch to come goes to.
+    current: usize,
+    sum: Sum,
+}
+
+fn path(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("waiting-{index}"))
+}
+
+impl Waiting {
+    /// Begins with empty files; what was in them must be in the log by now.
+    pub(super) fn begin(
+        disk: &Disk,
+        dir: &Path,
+        first: LogPosition,
+        bytes: usize,
+    ) -> Result<Self, TableError> {
+        let begin = |index| {
+            let path = path(dir, index);
+            let create = || {
+                if disk.exists(&path)? {
+                    disk.remove(&path)?;
+                }
+                drop(disk.create_new(&path)?);
+                let capacity = ENTRIES_AT + (bytes + RECORD_BYTES_MAX) as u64;
+                let file = disk.map_mut(&path, capacity + (1 << 10))?;
+                file.reserve(0, ENTRIES_AT as usize + bytes)?;
+                Ok(file)
+            };
+            create().map_err(TableError::io("begin", &path))
+        };
+        let mut waiting = Self {
+            files: [begin(0)?, begin(1)?],
+            current: 1,
+            sum: Sum::default(),
+        };
+        waiting.turn(first);
+        Ok(waiting)
+    }
+
+    /// Makes room for so many bytes behind the entries that are there.
+    pub(super) fn reserve(&self, entries_len: usize, len: usize) -> Result<(), TableError> {
+        let reserved = self.file().map_or(Ok(()), |file| {
+            file.reserve(ENTRIES_AT + entries_len as u64, len)
+        });
+        reserved.map_err(TableError::io("grow", Path::new("waiting")))
+    }
+
+    /// Keeps an entry, behind the bytes of those before it.
+    pub(super) fn keep(&mut self, entries_len: usize, entry: &[u8]) {
+        self.sum.add(entry);
+        let commit = self.sum.commit(entries_len + entry.len());
+        if let Some(file) = self.file() {
+            file.store(ENTRIES_AT + entries_len as u64, entry);
+            file.store_u64(COMMIT_AT, commit);
+        }
+    }
+
+    /// Begins the next batch in the other file: the batch that stood there is in the log.
+    pub(super) fn turn(&mut self, first: LogPosition) {
+        self.current = 1 - self.current;
+        self.sum = Sum::default();
+        if let Some(file) = self.file() {
+            file.store_u64(COMMIT_AT, self.sum.commit(0));
+            file.store_u64(FIRST_AT, first.0);
+        }
+    }
+
+    fn file(&self) -> Option<&MappedFile> {
+        self.files.get(self.current)
+    }
+}
+
+/// Returns the batches that a process left behind at its end, if they are what it wrote; in order.
+pub(super) fn left_behind(disk: &Disk, dir: &Path) -> Result<Vec<Taken>, TableError> {
+    let mut found = Vec::new();
+    for index in 0..2 {
+        let path = path(dir, index);
+        let read = || {
+            if !disk.exists(&path)? {
+                return Ok(None);
+            }
+            let file = disk.open(&path)?;
+            let file_len = file.len()?;
+            if file_len < ENTRIES_AT {
+                return Ok(None);
+            }
+            let (mut first, mut commit) = ([0; 8], [0; 8]);
+            file.read_exact_at(&mut first, FIRST_AT)?;
+            file.read_exact_at(&mut commit, COMMIT_AT)?;
+            let commit = u64::from_le_bytes(commit);
+            let len = commit & u64::from(u32::MAX);
+            if len > file_len - ENTRIES_AT {
+                return Ok(None);
+            }
+            let mut bytes = vec![0; BATCH_HEADER_LEN + len as usize];
+            if let Some(entries) = bytes.get_mut(BATCH_HEADER_LEN..) {
+                file.read_exact_at(entries, ENTRIES_AT)?;
+            }
+            Ok(batch(bytes, u64::from_le_bytes(first), commit))
+        };
+        found.extend(read().map_err(TableError::io("read", &path))?);
+    }
+    found.sort_by_key(|taken| taken.first);
+    Ok(found)
+}
+
+/// Reads a batch; `None` if it is empty or not what was committed.
+fn batch(bytes: Vec<u8>, first: u64, commit: u64) -> Option<Taken> {
+    let mut sum = Sum::default();
+    let (mut at, mut stamp) = (BATCH_HEADER_LEN, None);
+    let (mut entries, mut highest_us) = (0, 0);
+    while at < bytes.len() {
+        let entry = Entry::read(&bytes, at, stamp)?;
+        sum.add(bytes.get(at..entry.end)?);
+        stamp = Some(entry.stamp);
+        highest_us = entry.stamp.at_us.max(highest_us);
+        entries += 1;
+        at = entry.end;
+    }
+    let is_whole = sum.commit(bytes.len() - BATCH_HEADER_LEN) == commit;
+    (is_whole && entries > 0).then_some(Taken {
+        bytes,
+        entries,
+        first: LogPosition(first),
+        highest_us,
+        wanted: 0,
+    })
+}
+
+/// A running checksum of entries: of a few bytes each, as they come. It tells pages that were not
+/// written from those that were, no more.
+#[derive(Debug, Clone, Copy)]
+struct Sum(u64);
+
+impl Default for Sum {
+    /// FORMAT: what no entries have.
+    fn default() -> Self {
+        Self(0x243f_6a88_85a3_08d3)
+    }
+}
+
+impl Sum {
+    /// FORMAT: for each word of 8 bytes (little-endian, the last one filled with zeros), and then for
+    /// the length: rotate to the left by 5, exclusive or, multiply.
+    fn add(&mut self, entry: &[u8]) {
+        let (words, rest) = entry.as_chunks::<8>();
+        for word in words {
+            self.mix(u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        for (byte, place) in rest.iter().zip(&mut last) {
+            *place = *byte;
+        }
+        self.mix(u64::from_le_bytes(last));
+        self.mix(entry.len() as u64);
+    }
+
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+
+    /// FORMAT: the length in the lower half, the sum's upper half in the upper.
+    fn commit(self, len: usize) -> u64 {
+        self.0 & !u64::from(u32::MAX) | len as u64
+    }
+}

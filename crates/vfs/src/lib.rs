@@ -17,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 
-pub use mapping::MappedFile;
+pub use mapping::{MappedFile, Window};
 pub use real::RealDisk;
 pub use simulated::{Call, Fault, SimulatedDisk};
 

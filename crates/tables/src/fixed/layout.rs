@@ -84,7 +84,9 @@ impl Layout {
     /// Returns where a record begins; `index` is its key less 1.
     #[inline]
     pub(super) const fn slot(&self, index: u64) -> u64 {
-        self.records_offset + index * self.slot_len()
+        // It wraps for what is no index: nothing is there.
+        self.records_offset
+            .wrapping_add(index.wrapping_mul(self.slot_len()))
     }
 
     /// Returns the offset of an intent.

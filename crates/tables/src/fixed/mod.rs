@@ -12,7 +12,11 @@ mod options;
 mod records;
 mod resize;
 mod stripe;
+#[cfg(test)]
+mod stripe_model;
 mod table;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 mod threads;
 
 pub use options::FixedOptions;

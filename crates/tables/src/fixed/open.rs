@@ -84,7 +84,9 @@ pub(super) fn map(
         )));
     }
     let map = disk.map_mut(path, capacity)?;
-    map.reserve(0, HEADER_LEN).map_err(disk_error)?;
+    // The header and all notes: what no update asks for.
+    map.reserve(0, layout.records_offset as usize)
+        .map_err(disk_error)?;
     Ok(Records::new(map, layout, name))
 }
 

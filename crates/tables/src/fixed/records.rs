@@ -26,6 +26,9 @@ const REMOVAL: u32 = u32::MAX;
 /// FORMAT: the first byte of an empty value, by which it is told from a record that is not there.
 const EMPTY: u8 = 1;
 
+/// FORMAT: bytes of a value up to which the checksum of its note is made word by word.
+const SHORT: usize = 64;
+
 /// What is in a slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slot {
@@ -121,35 +124,57 @@ impl Records {
     #[inline]
     pub(super) fn slot(&self, index: u64) -> Slot {
         let offset = self.layout.slot(index);
-        let len = match self.layout.length_len {
-            1 => {
-                let mut len = [0];
-                self.map.load(offset, &mut len);
-                u64::from(u8::from_le_bytes(len))
-            }
-            2 => {
-                let mut len = [0; 2];
-                self.map.load(offset, &mut len);
-                u64::from(u16::from_le_bytes(len))
-            }
-            _ => {
-                let mut len = [0; 4];
-                self.map.load(offset, &mut len);
-                u64::from(u32::from_le_bytes(len))
-            }
+        let len = if self.layout.length_len == 1 {
+            let mut len = [0];
+            self.map.load(offset, &mut len);
+            u64::from(u8::from_le_bytes(len))
+        } else {
+            self.long_len(offset)
         };
+        if len == 0 {
+            return self.slot_without_length(offset);
+        }
         if len > self.layout.width as u64 {
             return Slot::Damaged(len);
         }
-        if len == 0 {
-            let mut first = [0];
-            self.map
-                .load(offset + self.layout.length_len as u64, &mut first);
-            if first == [0] {
-                return Slot::Absent;
-            }
-        }
         Slot::Value(len as usize)
+    }
+
+    /// Reads a length of more than one byte.
+    fn long_len(&self, offset: u64) -> u64 {
+        let mut bytes = [0; 4];
+        if let Some(len) = bytes.get_mut(..self.layout.length_len) {
+            self.map.load(offset, len);
+        }
+        u32::from_le_bytes(bytes).into()
+    }
+
+    fn slot_without_length(&self, offset: u64) -> Slot {
+        let mut first = [0];
+        self.map
+            .load(offset + self.layout.length_len as u64, &mut first);
+        match first {
+            [0] => Slot::Absent,
+            _ => Slot::Value(0),
+        }
+    }
+
+    /// Reads a record into a buffer, if it fits.
+    #[inline]
+    pub(super) fn read(&self, index: u64, buffer: &mut [u8]) -> Slot {
+        let slot = self.slot(index);
+        if let Slot::Value(len) = slot
+            && let Some(place) = buffer.get_mut(..len)
+        {
+            self.value(index, place);
+        }
+        slot
+    }
+
+    /// Tells the processor that a record is going to be changed.
+    #[inline]
+    pub(super) fn prefetch(&self, index: u64) {
+        self.map.prefetch(self.layout.slot(index));
     }
 
     /// Copies a value's first bytes.
@@ -186,9 +211,6 @@ impl Records {
             number,
             is_spare: number == spare,
         };
-        self.map
-            .reserve(self.layout.intent(number), self.layout.intent_len as usize)
-            .map_err(disk_error)?;
         self.prepare_plain(index)?;
         Ok(intent)
     }
@@ -216,47 +238,54 @@ impl Records {
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
         });
-        let offset = self.layout.intent(intent.number);
+        let note = self.map.window(
+            self.layout.intent(intent.number),
+            self.layout.intent_len as usize,
+        );
         let key = index + 1;
         let value = new.unwrap_or_default();
         let len = new.map_or(REMOVAL, |new| new.len() as u32);
         let rest = u64::from(len) | u64::from(checksum(key, len, value)) << 32;
-        self.map.store(offset + INTENT_HEAD_LEN as u64, value);
-        self.map.store_u64(offset + 8, rest);
+        note.store(INTENT_HEAD_LEN, value);
+        note.store_u64(8, rest);
         // The end of the process comes between two of its instructions: their order is all that
         // counts.
         compiler_fence(Ordering::SeqCst);
-        self.map.store_u64(offset, key);
+        note.store_u64(0, key);
         compiler_fence(Ordering::SeqCst);
         write();
         compiler_fence(Ordering::SeqCst);
-        self.map.store_u64(offset, 0);
+        note.store_u64(0, 0);
     }
 
     /// Writes a record (`None`: removes it). `old`: what was in the slot.
     #[inline]
     pub(super) fn write(&self, index: u64, old: Slot, new: Option<&[u8]>) {
         let offset = self.layout.slot(index);
-        let value_offset = offset + self.layout.length_len as u64;
+        let length_len = self.layout.length_len;
+        let slot = self.map.window(offset, self.layout.slot_len() as usize);
         let value = match new {
             Some([]) => &[EMPTY],
             Some(value) => value,
             None => &[0],
         };
         let len = new.map_or(0, <[u8]>::len);
-        match self.layout.length_len {
-            1 => self.map.store(offset, &(len as u8).to_le_bytes()),
-            2 => self.map.store(offset, &(len as u16).to_le_bytes()),
-            _ => self.map.store(offset, &(len as u32).to_le_bytes()),
+        match length_len {
+            1 => slot.store(0, &(len as u8).to_le_bytes()),
+            2 => slot.store(0, &(len as u16).to_le_bytes()),
+            _ => slot.store(0, &(len as u32).to_le_bytes()),
         }
-        self.map.store(value_offset, value);
+        slot.store(length_len, value);
         let old_len = match old {
             Slot::Absent => 0,
             Slot::Value(len) => len,
             Slot::Damaged(_) => self.layout.width,
         };
         if old_len > value.len() {
-            self.zero(value_offset + value.len() as u64, old_len - value.len());
+            self.zero(
+                offset + (length_len + value.len()) as u64,
+                old_len - value.len(),
+            );
         }
     }
 
@@ -299,7 +328,6 @@ impl Records {
                 }
             }
             compiler_fence(Ordering::SeqCst);
-            self.map.reserve(offset, 8).map_err(disk_error)?;
             self.map.store_u64(offset, 0);
         }
         Ok(found)
@@ -338,18 +366,25 @@ impl Records {
     }
 }
 
-/// FORMAT: the checksum of an intent.
+/// FORMAT: the checksum of a note. It has to be quick for short values, and need only tell a note that
+/// a power cut has torn.
 #[inline]
 fn checksum(key: u64, len: u32, value: &[u8]) -> u32 {
-    let mut head = [0; 12];
-    for (to, from) in head
-        .iter_mut()
-        .zip(key.to_le_bytes().into_iter().chain(len.to_le_bytes()))
-    {
-        *to = from;
+    const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+    let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(FACTOR).rotate_left(29);
+    let mut sum = mix(mix(0, key), u64::from(len));
+    if value.len() > SHORT {
+        sum = mix(sum, u64::from(crc32fast::hash(value)));
+    } else {
+        let (words, rest) = value.as_chunks::<8>();
+        for word in words {
+            sum = mix(sum, u64::from_le_bytes(*word));
+        }
+        let mut last = [0; 8];
+        for (to, from) in last.iter_mut().zip(rest) {
+            *to = *from;
+        }
+        sum = mix(sum, u64::from_le_bytes(last));
     }
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&head);
-    hasher.update(value);
-    hasher.finalize()
+    (sum ^ (sum >> 32)) as u32
 }

@@ -51,12 +51,11 @@ type Scratch = (Vec<u8>, Vec<u8>);
 ///
 /// Updates of different records do not wait for each other (but where two of them share a stripe, one
 /// in 1,024), and reads wait for nobody. Each update is whole after the death of the process. After a
-/// power cut everything before the last [`crate::Table::sync`] stands; of what came later, each
-/// record has one of its values since, except that one which lies across a boundary of the disk's
-/// sectors may have parts of two.
+/// power cut everything before the last [`crate::Table::sync`] stands; a record that was updated later
+/// has one of its values since, or may be torn: `docs/format/fixed-table.md` says when.
 pub struct FixedTable {
     stripes: Box<[Stripe]>,
-    generations: Box<[OnceLock<Arc<Records>>]>,
+    generations: Box<[OnceLock<Arc<Records>>; GENERATIONS]>,
     current: AtomicUsize,
     sink: Option<Arc<dyn UpdateSink>>,
     /// Whether there is a follower. Changed while all stripes are locked.
@@ -88,7 +87,7 @@ impl FixedTable {
     ) -> Self {
         let table = Self {
             stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
-            generations: (0..GENERATIONS).map(|_| OnceLock::new()).collect(),
+            generations: Box::new([const { OnceLock::new() }; GENERATIONS]),
             current: AtomicUsize::new(0),
             sink,
             followed: AtomicBool::new(false),
@@ -129,13 +128,7 @@ impl FixedTable {
             if index >= records.limit() {
                 return Err(());
             }
-            let slot = records.slot(index);
-            if let Slot::Value(len) = slot
-                && let Some(place) = buffer.get_mut(..len)
-            {
-                records.value(index, place);
-            }
-            Ok(slot)
+            Ok(records.read(index, buffer))
         });
         match slot {
             Ok(Slot::Value(len)) if len <= buffer.len() => Ok(Some(len)),
@@ -186,6 +179,8 @@ impl FixedTable {
     /// Writes a record, whatever was there.
     #[inline]
     pub fn put(&self, key: u64, value: &[u8], stamp: Stamp) -> Result<(), TableError> {
+        // The record comes from memory while the lock is taken.
+        self.records().prefetch(key.wrapping_sub(1));
         let locked = self.stripe(key.wrapping_sub(1)).lock();
         let records = self.records();
         let index = records.index(key)?;

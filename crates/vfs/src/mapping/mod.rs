@@ -5,5 +5,5 @@ mod read_only;
 mod shared;
 
 pub(crate) use read_only::map_read_only;
-pub use shared::MappedFile;
 pub(crate) use shared::{Backing, Memory};
+pub use shared::{MappedFile, Window};

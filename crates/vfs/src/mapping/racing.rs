@@ -9,10 +9,10 @@
 )]
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(super) use wide::{load, load_u64, store, store_u64};
+pub(super) use wide::{load, load_u64, prefetch, store, store_u64};
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(super) use bytewise::{load, load_u64, store, store_u64};
+pub(super) use bytewise::{load, load_u64, prefetch, store, store_u64};
 
 /// Wide moves, written in assembly: a relaxed atomic access of a byte is a plain move on this
 /// processor, and a move of many bytes is as good as moves of each. The compiler sees neither a
@@ -20,7 +20,10 @@ pub(super) use bytewise::{load, load_u64, store, store_u64};
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod wide {
     use std::{
-        arch::{asm, x86_64::__m128i},
+        arch::{
+            asm,
+            x86_64::{__m128i, _MM_HINT_ET0, _mm_prefetch},
+        },
         ptr,
     };
 
@@ -147,6 +150,13 @@ mod wide {
         }
     }
 
+    /// Tells the processor that a byte is going to be read and written, wherever it is.
+    #[inline]
+    pub(in super::super) fn prefetch(place: *mut u8) {
+        // SAFETY: a hint, which has no effect on memory.
+        unsafe { _mm_prefetch::<_MM_HINT_ET0>(place.cast()) }
+    }
+
     /// Reads a number, at any address.
     ///
     /// # Safety
@@ -193,6 +203,9 @@ mod bytewise {
             unsafe { AtomicU8::from_ptr(to.add(at)) }.store(*byte, Relaxed);
         }
     }
+
+    /// See [`super::wide::prefetch`].
+    pub(in super::super) fn prefetch(_place: *mut u8) {}
 
     /// See [`super::wide::load_u64`].
     pub(in super::super) unsafe fn load_u64(from: *const u8) -> u64 {

@@ -45,11 +45,24 @@ pub(crate) trait Backing: Send + Sync {
 
 /// The memory of a mapping, shared by its users.
 #[derive(Clone)]
-pub(crate) struct Memory(Arc<MmapRaw>);
+pub(crate) struct Memory {
+    /// Where `mapping` begins.
+    base: *mut u8,
+    mapping: Arc<MmapRaw>,
+}
+
+// SAFETY: the pointer is used only within the mapping, which lives as long as this and is itself for
+// all threads; all accesses go through `racing`, which is made for several at once.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
 
 impl Memory {
-    pub(crate) fn new(memory: MmapRaw) -> Self {
-        Self(Arc::new(memory))
+    pub(crate) fn new(mapping: MmapRaw) -> Self {
+        Self {
+            base: mapping.as_mut_ptr(),
+            mapping: Arc::new(mapping),
+        }
     }
 
     /// Copies bytes out; panics beyond the end.
@@ -69,18 +82,18 @@ impl Memory {
 
     /// Writes what was stored back to the file.
     pub(crate) fn flush(&self) -> io::Result<()> {
-        self.0.flush()
+        self.mapping.flush()
     }
 
     #[inline]
     fn at(&self, offset: u64, len: usize) -> *mut u8 {
-        let room = (self.0.len() as u64).checked_sub(len as u64);
+        let room = (self.mapping.len() as u64).checked_sub(len as u64);
         assert!(
             room.is_some_and(|room| offset <= room),
             "an access is within the mapping"
         );
         // SAFETY: `offset` is within the mapping.
-        unsafe { self.0.as_mut_ptr().add(offset as usize) }
+        unsafe { self.base.add(offset as usize) }
     }
 }
 
@@ -97,7 +110,7 @@ impl Memory {
 /// and any part of what came later.
 pub struct MappedFile {
     memory: Memory,
-    /// Bytes of the file: what may be touched. Only grows.
+    /// Bytes of the file: what may be touched. Only grows, up to the capacity.
     len: AtomicU64,
     capacity: u64,
     watched: bool,
@@ -110,6 +123,10 @@ pub struct MappedFile {
 impl MappedFile {
     /// The memory must have `capacity` bytes, of which the file behind it has `len`.
     pub(crate) fn new(memory: Memory, len: u64, capacity: u64, backing: Box<dyn Backing>) -> Self {
+        assert!(
+            memory.mapping.len() as u64 >= capacity && len <= capacity,
+            "the memory is as large as the file can be"
+        );
         let words = capacity.div_ceil(CHUNK).div_ceil(64);
         Self {
             memory,
@@ -141,29 +158,39 @@ impl MappedFile {
     /// Copies bytes out of the file.
     #[inline]
     pub fn load(&self, offset: u64, to: &mut [u8]) {
-        if self.holds(offset, to.len()) {
-            self.memory.load(offset, to);
-        } else {
-            self.load_at_end(offset, to);
+        match self.place(offset, to.len()) {
+            // SAFETY: within the mapping, as `place` has checked.
+            Some(from) => unsafe { racing::load(from, to) },
+            None => self.load_at_end(offset, to),
         }
     }
 
     /// Reads a little-endian number of 64 bits.
     #[inline]
     pub fn load_u64(&self, offset: u64) -> u64 {
-        if self.holds(offset, 8) {
-            // SAFETY: within the mapping; see `Memory::load`.
-            return unsafe { racing::load_u64(self.memory.at(offset, 8)) };
+        if let Some(from) = self.place(offset, 8) {
+            // SAFETY: within the mapping, as `place` has checked.
+            return unsafe { racing::load_u64(from) };
         }
         let mut bytes = [0; 8];
         self.load_at_end(offset, &mut bytes);
         u64::from_le_bytes(bytes)
     }
 
+    /// Tells the processor that a byte is going to be read and written.
     #[inline]
-    fn holds(&self, offset: u64, len: usize) -> bool {
-        let room = self.len().checked_sub(len as u64);
-        room.is_some_and(|room| offset <= room)
+    pub fn prefetch(&self, offset: u64) {
+        if let Some(place) = self.place(offset, 1) {
+            racing::prefetch(place);
+        }
+    }
+
+    /// Returns where some bytes of the file are in memory.
+    #[inline]
+    fn place(&self, offset: u64, len: usize) -> Option<*mut u8> {
+        let room = self.len().checked_sub(len as u64)?;
+        // SAFETY: the file's length is at most the capacity, which is at most the mapping's.
+        (offset <= room).then(|| unsafe { self.memory.base.add(offset as usize) })
     }
 
     #[cold]
@@ -181,8 +208,7 @@ impl MappedFile {
     #[inline]
     pub fn reserve(&self, offset: u64, len: usize) -> io::Result<()> {
         let last = offset.saturating_add((len as u64).saturating_sub(1));
-        if self.is_reserved(offset / CHUNK) && self.is_reserved(last / CHUNK) && len as u64 <= CHUNK
-        {
+        if offset / CHUNK == last / CHUNK && self.is_reserved(offset / CHUNK) {
             return Ok(());
         }
         self.reserve_more(offset, last)
@@ -200,6 +226,9 @@ impl MappedFile {
             return Err(io::ErrorKind::StorageFull.into());
         }
         for chunk in offset / CHUNK..=last / CHUNK {
+            if self.is_reserved(chunk) {
+                continue;
+            }
             let _growth = crate::locked(&self.growth);
             if self.is_reserved(chunk) {
                 continue;
@@ -214,36 +243,31 @@ impl MappedFile {
         Ok(())
     }
 
-    /// Copies bytes into the file, where space was reserved before.
+    /// Returns a part of the file to write to, where space was reserved before.
     #[inline]
-    pub fn store(&self, offset: u64, from: &[u8]) {
-        assert!(
-            self.holds(offset, from.len()),
-            "space is reserved before it is written to"
-        );
-        if self.watched {
-            let (first, second) = from.split_at(from.len().div_ceil(2));
-            self.memory.store(offset, first);
-            self.backing.storing();
-            self.memory.store(offset + first.len() as u64, second);
-        } else {
-            self.memory.store(offset, from);
+    pub fn window(&self, offset: u64, len: usize) -> Window<'_> {
+        #[expect(clippy::expect_used, reason = "whoever writes has to reserve")]
+        let place = self
+            .place(offset, len)
+            .expect("space is reserved before it is written to");
+        Window {
+            file: self,
+            place,
+            len,
         }
     }
 
-    /// Writes a little-endian number of 64 bits, where space was reserved before. At an offset that
-    /// is a multiple of 8 the end of the process finds it whole or not at all.
+    /// Copies bytes into the file, where space was reserved before.
+    #[inline]
+    pub fn store(&self, offset: u64, from: &[u8]) {
+        self.window(offset, from.len()).store(0, from);
+    }
+
+    /// Writes a little-endian number of 64 bits, where space was reserved before: see
+    /// [`Window::store_u64`].
     #[inline]
     pub fn store_u64(&self, offset: u64, value: u64) {
-        assert!(
-            self.holds(offset, 8),
-            "space is reserved before it is written to"
-        );
-        if self.watched {
-            self.backing.storing();
-        }
-        // SAFETY: within the mapping; see `Memory::load`.
-        unsafe { racing::store_u64(self.memory.at(offset, 8), value) }
+        self.window(offset, 8).store_u64(0, value);
     }
 
     /// Makes a range zeros and gives its space back; it must be reserved again before it is written
@@ -278,6 +302,63 @@ impl MappedFile {
     /// in any part.
     pub fn sync(&self) -> io::Result<()> {
         self.backing.sync()
+    }
+}
+
+/// A part of a mapped file that can be written to.
+pub struct Window<'a> {
+    file: &'a MappedFile,
+    place: *mut u8,
+    len: usize,
+}
+
+impl Window<'_> {
+    /// Copies bytes in; panics beyond the part's end.
+    #[inline]
+    pub fn store(&self, at: usize, from: &[u8]) {
+        let to = self.at(at, from.len());
+        if self.file.watched {
+            let (first, second) = from.split_at(from.len().div_ceil(2));
+            // SAFETY: both halves are within the mapping, as `at` has checked for the whole.
+            unsafe { racing::store(first, to) };
+            self.file.backing.storing();
+            // SAFETY: as above.
+            unsafe { racing::store(second, to.add(first.len())) };
+        } else {
+            // SAFETY: within the mapping, as `at` has checked.
+            unsafe { racing::store(from, to) }
+        }
+    }
+
+    /// Writes a little-endian number of 64 bits. Where that is a multiple of 8 in the file the end of
+    /// the process finds it whole or not at all.
+    #[inline]
+    pub fn store_u64(&self, at: usize, value: u64) {
+        let to = self.at(at, 8);
+        if self.file.watched {
+            self.file.backing.storing();
+        }
+        // SAFETY: within the mapping, as `at` has checked.
+        unsafe { racing::store_u64(to, value) }
+    }
+
+    #[inline]
+    fn at(&self, at: usize, len: usize) -> *mut u8 {
+        let room = self.len.checked_sub(len);
+        assert!(
+            room.is_some_and(|room| at <= room),
+            "a write is within its window"
+        );
+        // SAFETY: the window is within the mapping, which lives as long as the file.
+        unsafe { self.place.add(at) }
+    }
+}
+
+impl fmt::Debug for Window<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Window")
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,7 +1,10 @@
 //! The fixed table.
 
+mod crash;
 mod model;
 mod operations;
+mod testdata;
+mod threads;
 mod whole;
 
 use std::{path::Path, sync::Arc};

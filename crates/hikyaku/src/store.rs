@@ -2,9 +2,11 @@
 
 use std::{
     io,
+    num::NonZeroUsize,
     os::unix::net::UnixStream,
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
+    thread,
 };
 
 use hikyaku_engine::{Engine, EngineError};
@@ -43,7 +45,12 @@ pub(crate) fn open(settings: &Settings) -> Result<Engine, EngineError> {
 
 /// Opens the store to serve it.
 pub(crate) fn open_to_serve(settings: &Settings) -> Result<Opened, Failure> {
-    if let Some(options) = settings.postgres_options() {
+    if let Some(mut options) = settings.postgres_options() {
+        let cores = || thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        options.workers = settings
+            .server
+            .workers
+            .map_or_else(cores, NonZeroUsize::get);
         // The database would not mind a second server; their socket and key are one server's.
         if UnixStream::connect(control::socket(&settings.data)).is_ok() {
             return Err(Failure::InUse(format!(

@@ -19,7 +19,7 @@ pub(crate) fn age(created_at: Timestamp) -> i64 {
 
 /// Returns the time that this column says.
 pub(crate) fn created_at(age: i64) -> Timestamp {
-    (i128::from(i64::MAX) - i128::from(age)) as Timestamp
+    (i128::from(i64::MAX) - i128::from(age)).unsigned_abs() as Timestamp
 }
 
 /// Returns the column of a point in time that need not be told apart beyond 2^63.
@@ -29,8 +29,8 @@ pub(crate) fn seconds(time: Timestamp) -> i64 {
 
 /// Returns the first look at an author: the key's first 8 bytes.
 pub(crate) fn author(pubkey: &PublicKey) -> i64 {
-    let [a, b, c, d, e, f, g, h, ..] = *pubkey.as_bytes();
-    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+    let head = pubkey.as_bytes().first_chunk();
+    head.map_or(0, |head| i64::from_be_bytes(*head))
 }
 
 /// Returns what stands for an address.

@@ -54,18 +54,17 @@ impl From<tokio_postgres::Error> for PostgresError {
 
 /// Says an error with its causes; the driver's own text leaves them out.
 fn describe(error: &tokio_postgres::Error) -> String {
-    let mut text = String::from("postgresql: ");
     if let Some(database) = error.as_db_error() {
-        text += &format!("{} ({})", database.message(), database.code().code());
-        return text;
+        let (message, code) = (database.message(), database.code().code());
+        return format!("postgresql: {message} ({code})");
     }
-    text += &error.to_string();
+    let mut parts = vec![format!("postgresql: {error}")];
     let mut cause = error.source();
     while let Some(next) = cause {
-        text += &format!(": {next}");
+        parts.push(next.to_string());
         cause = next.source();
     }
-    text
+    parts.join(": ")
 }
 
 impl From<PostgresError> for StoreError {

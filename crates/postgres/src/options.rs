@@ -12,6 +12,9 @@ pub struct Options {
     /// Connections that one worker may use for reading at the same time; each is made when it is first
     /// needed. At least 1. Beside them a node has two: the writer's and the listener's.
     pub connections_per_worker: usize,
+    /// Workers of this node: with the connections of each, what is compared with the server's
+    /// `max_connections` at the start. 0 compares nothing.
+    pub workers: usize,
     /// How long one statement may take before the server gives it up.
     pub statement_timeout: Duration,
     /// How long a write may wait for other nodes' writes.
@@ -32,6 +35,7 @@ impl Options {
             url: url.to_owned(),
             schema: "hikyaku".to_owned(),
             connections_per_worker: 4,
+            workers: 0,
             statement_timeout: Duration::from_secs(10),
             lock_timeout: Duration::from_secs(5),
             connect_timeout: Duration::from_secs(5),

@@ -16,7 +16,7 @@ use tokio::{
 
 use crate::{
     Options, PostgresError, backfill,
-    connection::{Connector, IdleSessions, Lanes},
+    connection::{Connector, IdleSessions, Lanes, Session},
     feed::{Feed, position},
     reader::PostgresReader,
     schema::migrate,
@@ -27,6 +27,9 @@ use crate::{
 
 /// How long closing waits for what was handed over: longer than a write is tried again for.
 const CLOSE_MAX: Duration = Duration::from_secs(20);
+
+/// The writer's connection and the listener's.
+const CONNECTIONS_BESIDE: usize = 2;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
@@ -58,7 +61,7 @@ impl PostgresStore {
                 PostgresError::Unavailable(format!("can't start the threads for it: {error}"))
             })?;
         let prepared = Connector::new(options, runtime.handle().clone())
-            .and_then(|connector| Ok((wait(prepare(&connector))?, connector)));
+            .and_then(|connector| Ok((wait(prepare(&connector, options))?, connector)));
         match prepared {
             Ok((position, connector)) => Ok(Self::start(options, runtime, connector, position)),
             Err(error) => {
@@ -79,7 +82,7 @@ impl PostgresStore {
             queue,
         );
         runtime.spawn(async move {
-            task.run().await;
+            Box::pin(task.run()).await;
             // A store that no longer waits is gone.
             let _ = end.send(());
         });
@@ -124,10 +127,42 @@ impl PostgresStore {
 }
 
 /// Migrates, and returns the last number that is committed.
-async fn prepare(connector: &Connector) -> Result<i64, PostgresError> {
+async fn prepare(connector: &Connector, options: &Options) -> Result<i64, PostgresError> {
     let session = connector.connect().await?;
+    check_connections(&session, options).await?;
     migrate(&session.client, &connector.schema).await?;
     position(&session, &connector.schema).await
+}
+
+/// Refuses more connections than the server can ever have, and warns where others leave too few.
+async fn check_connections(session: &Session, options: &Options) -> Result<(), PostgresError> {
+    if options.workers == 0 {
+        return Ok(());
+    }
+    let needed = options.workers * options.connections_per_worker + CONNECTIONS_BESIDE;
+    let sql = "SELECT current_setting('max_connections')::bigint \
+        - current_setting('superuser_reserved_connections')::bigint, \
+        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')";
+    let rows = session.rows(sql, &[]).await?;
+    let (allowed, open) = rows.first().map_or((0, 0), |row| (row.get(0), row.get(1)));
+    let needed = i64::try_from(needed).unwrap_or(i64::MAX);
+    if needed > allowed {
+        return Err(PostgresError::Refused(format!(
+            "this node may need {needed} connections (workers x connections per worker + \
+             {CONNECTIONS_BESIDE}), and the server allows {allowed}: raise its max_connections, or \
+             lower store.connections_per_worker or workers"
+        )));
+    }
+    // This one is among those that are open.
+    if needed + open - 1 > allowed {
+        tracing::warn!(
+            needed,
+            open,
+            allowed,
+            "with what is open already, the server may run out of connections"
+        );
+    }
+    Ok(())
 }
 
 impl EventStore for PostgresStore {

@@ -109,6 +109,7 @@ impl Drop for InUse {
 /// Returns the number of the advisory lock that a schema has for a purpose.
 pub(crate) fn lock_key(schema: &SchemaName, purpose: &str) -> i64 {
     let digest: [u8; 32] = Sha256::digest(format!("hikyaku:{}:{purpose}", schema.as_str())).into();
-    let [a, b, c, d, e, f, g, h, ..] = digest;
-    i64::from_be_bytes([a, b, c, d, e, f, g, h])
+    digest
+        .first_chunk()
+        .map_or(0, |head| i64::from_be_bytes(*head))
 }

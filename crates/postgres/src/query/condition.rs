@@ -114,7 +114,7 @@ impl Asked {
 
     fn may_be_private(&self) -> bool {
         let kinds = self.kinds.as_ref();
-        kinds.is_none_or(|kinds| kinds.iter().any(is_private))
+        kinds.is_none_or(|kinds| kinds.iter().any(|kind| is_private(*kind)))
     }
 
     /// Returns the keys that stand for the reader if only private kinds are asked for, so that their
@@ -122,9 +122,20 @@ impl Asked {
     pub(crate) fn parties(&self) -> Option<(&[Word], &[Vec<u8>])> {
         let kinds = self.kinds.as_ref()?;
         match &self.reader {
-            Rights::Parties { keys, hex } if kinds.iter().all(is_private) => Some((keys, hex)),
+            Rights::Parties { keys, hex } if kinds.iter().all(|kind| is_private(*kind)) => {
+                Some((keys, hex))
+            }
             _ => None,
         }
+    }
+
+    /// Tells whether the conditions that are left may reject most of what is proposed.
+    pub(crate) fn is_selective(&self, decided: Decided) -> bool {
+        let kinds = self.kinds.is_some() && !decided.kinds;
+        let authors = self.authors.is_some() && !decided.authors;
+        let tags = self.tags.len() > usize::from(decided.tag.is_some());
+        let parties = matches!(self.reader, Rights::Parties { .. }) && self.may_be_private();
+        kinds || authors || tags || parties
     }
 
     /// Writes the conditions that are left, with their parameters behind those that are there.
@@ -184,10 +195,8 @@ impl Asked {
     }
 }
 
-fn is_private(kind: &i32) -> bool {
-    PRIVATE_KINDS
-        .iter()
-        .any(|other| i32::from(other.0) == *kind)
+fn is_private(kind: i32) -> bool {
+    PRIVATE_KINDS.iter().any(|other| i32::from(other.0) == kind)
 }
 
 struct Conditions<'a> {

@@ -48,7 +48,14 @@ impl CountCursor for PostgresCount {
 }
 
 async fn count(lanes: Rc<Lanes>, query: Query, snapshot: Sequence) -> Result<u64, PostgresError> {
-    let mut merge = Merge::new(searches(&query, snapshot, |_| NO_LIMIT), Direction::Forward);
+    let mut searches = searches(&query, snapshot, |_| NO_LIMIT);
+    if let [(search, _)] = &mut searches[..] {
+        let session = lanes.session().await?;
+        if let Some(count) = search.count(&session).await? {
+            return Ok(count);
+        }
+    }
+    let mut merge = Merge::new(searches, Direction::Forward);
     let mut count = 0;
     loop {
         let session = lanes.session().await?;

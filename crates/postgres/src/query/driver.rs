@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{
     condition::{Asked, Decided},
     place::{Direction, Hit, Place},
-    statement::{self, Index, Lead},
+    statement::{self, Index, Lead, Page},
 };
 use crate::{PostgresError, connection::Session};
 
@@ -15,6 +15,9 @@ const STREAM_COST: u64 = 8;
 /// that others on the connection need not wait long.
 const STATEMENT_ENTRIES_MAX: usize = 16_384;
 const STATEMENT_STREAMS_MAX: usize = 2_048;
+
+/// Entries that one statement counts at most: it hands nothing out, so they may be more.
+const COUNT_ENTRIES_MAX: i32 = 65_536;
 
 struct Stream {
     index: Index,
@@ -74,6 +77,44 @@ impl Driver {
 
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Counts everything, if its streams have no event in common; `None` if they may. Reads pages that
+    /// nobody need wait long for.
+    pub(crate) async fn count(
+        &mut self,
+        session: &Session,
+        asked: &Asked,
+    ) -> Result<Option<u64>, PostgresError> {
+        let disjoint = self.streams.len() == 1
+            || self
+                .streams
+                .iter()
+                .all(|stream| !matches!(stream.index, Index::Tag(_)));
+        if !disjoint {
+            return Ok(None);
+        }
+        let mut count = 0;
+        for stream in &mut self.streams {
+            while let Some(next) = stream.next {
+                let counted = statement::count(
+                    session,
+                    stream.index,
+                    (stream.lead.clone(), next),
+                    stream.decided,
+                    asked,
+                    Page {
+                        end: self.end,
+                        take: COUNT_ENTRIES_MAX,
+                        direction: self.direction,
+                    },
+                )
+                .await?;
+                count += counted.count;
+                stream.next = counted.next;
+            }
+        }
+        Ok(Some(count))
     }
 
     /// Skips what is before this place.
@@ -239,9 +280,11 @@ impl Driver {
                 &streams,
                 decided,
                 asked,
-                self.end,
-                i32::try_from(take).unwrap_or(i32::MAX),
-                self.direction,
+                Page {
+                    end: self.end,
+                    take: i32::try_from(take).unwrap_or(i32::MAX),
+                    direction: self.direction,
+                },
             )
             .await?;
             for number in &numbers {

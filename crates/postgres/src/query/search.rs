@@ -61,6 +61,21 @@ impl Search {
         }
     }
 
+    /// Counts all matches without handing them out, where that can be done: one field, whose streams
+    /// have no event in common.
+    pub(crate) async fn count(&mut self, session: &Session) -> Result<Option<u64>, PostgresError> {
+        let Some(asked) = &self.asked else {
+            return Ok(Some(0));
+        };
+        if asked.ids.is_some() {
+            return Ok(None);
+        }
+        match &mut drivers(asked, &self.span, self.direction)[..] {
+            [only] => only.count(session, asked).await,
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the next matches: as many as wanted, fewer only at the end.
     pub(crate) async fn take(
         &mut self,

@@ -49,14 +49,17 @@ async fn run(client: &Client, schema: &SchemaName) -> Result<(), PostgresError> 
     }
     let current = "SELECT coalesce(max(version), 0) FROM {schema}.versions";
     let current: i32 = client.query_one(&schema.fill(current), &[]).await?.get(0);
-    let newest = VERSIONS.len() as i32;
+    let newest = i32::try_from(VERSIONS.len()).unwrap_or(i32::MAX);
     if current > newest {
         return Err(PostgresError::Refused(format!(
             "the schema {schema} has version {current}, this program knows up to {newest}: a newer \
              program made it"
         )));
     }
-    for (number, version) in (1..).zip(VERSIONS).skip(current as usize) {
+    for (number, version) in (1..)
+        .zip(VERSIONS)
+        .skip(usize::try_from(current).unwrap_or(0))
+    {
         tracing::info!(
             schema = schema.as_str(),
             version = number,

@@ -34,17 +34,14 @@ CREATE TABLE IF NOT EXISTS {schema}.versions (
 /// read, or to run where the program may not.
 pub fn schema_sql(schema: &str) -> Result<String, PostgresError> {
     let name = SchemaName::new(schema)?;
-    let mut sql = format!("BEGIN;\n{VERSION_TABLE}\n");
-    for (number, version) in (1..).zip(VERSIONS) {
-        sql += &format!(
-            "\n-- Version {number}: {}\n{}",
-            version.summary, version.sql
-        );
-        sql += &record(number, version);
-        sql += ";\n";
-    }
-    sql += "COMMIT;\n";
-    Ok(name.fill(&sql))
+    let step = |(number, version): (i32, &Version)| {
+        let Version { summary, sql } = version;
+        let record = record(number, version);
+        format!("-- Version {number}: {summary}\n{sql}{record};\n")
+    };
+    let steps: Vec<_> = (1..).zip(VERSIONS).map(step).collect();
+    let steps = steps.join("\n");
+    Ok(name.fill(&format!("BEGIN;\n{VERSION_TABLE}\n\n{steps}COMMIT;\n")))
 }
 
 /// Returns the statement that writes a version down.

@@ -77,12 +77,14 @@ pub(super) async fn apply(
     Ok(())
 }
 
+/// Returns a column of new rows.
+fn column<'a, T>(new: &'a [&Stored], value: impl Fn(&'a Stored) -> T) -> Vec<T> {
+    new.iter().map(|row| value(row)).collect()
+}
+
 async fn insert_events(session: &Session, new: &[&Stored]) -> Result<(), PostgresError> {
     if new.is_empty() {
         return Ok(());
-    }
-    fn column<'a, T>(new: &'a [&Stored], value: impl Fn(&'a Stored) -> T) -> Vec<T> {
-        new.iter().map(|row| value(row)).collect()
     }
     let expires_at = |row: &Stored| row.event.expires_at().map(columns::seconds);
     let address = |row: &Stored| {
@@ -212,22 +214,13 @@ async fn change_hidings<'a>(
             biased;
 
         async {
-            match numbers.is_empty() {
-                true => Ok(0),
-                false => session.execute(HIDDEN, &[&numbers, &flags, &shown_from]).await,
-            }
+            if numbers.is_empty() { Ok(0) } else { session.execute(HIDDEN, &[&numbers, &flags, &shown_from]).await }
         },
         async {
-            match numbers.is_empty() {
-                true => Ok(0),
-                false => session.execute(CLEAR_HIDINGS, &[&numbers]).await,
-            }
+            if numbers.is_empty() { Ok(0) } else { session.execute(CLEAR_HIDINGS, &[&numbers]).await }
         },
         async {
-            match hidden.is_empty() {
-                true => Ok(0),
-                false => session.execute(HIDINGS, &[&hidden, &hiders]).await,
-            }
+            if hidden.is_empty() { Ok(0) } else { session.execute(HIDINGS, &[&hidden, &hiders]).await }
         },
     )?;
     Ok(())

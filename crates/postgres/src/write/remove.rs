@@ -47,16 +47,10 @@ pub(super) async fn remove(session: &Session, events: &[Stored]) -> Result<(), P
         async { session.execute(EVENTS, &[&all]).await },
         remove_tags(session, events.iter()),
         async {
-            match deletions.is_empty() {
-                true => Ok(0),
-                false => session.execute(DELETIONS, &[&deletions]).await,
-            }
+            if deletions.is_empty() { Ok(0) } else { session.execute(DELETIONS, &[&deletions]).await }
         },
         async {
-            match vanishings.is_empty() {
-                true => Ok(0),
-                false => session.execute(VANISHINGS, &[&keys, &vanishings]).await,
-            }
+            if vanishings.is_empty() { Ok(0) } else { session.execute(VANISHINGS, &[&keys, &vanishings]).await }
         },
         async { session.execute(HIDINGS, &[&all]).await },
     )?;

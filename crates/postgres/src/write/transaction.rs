@@ -115,7 +115,7 @@ impl Transactions {
         };
         let session = &*self.session;
         let wanted = Wanted::of(waiting.iter().map(|(_, write, _)| *write));
-        let (_, _, names, mut picture) = try_join!(
+        let ((), _, names, mut picture) = try_join!(
             biased;
 
             self.begin(),
@@ -133,7 +133,7 @@ impl Transactions {
                 break;
             };
             // What it reaches may be much: it goes by statements, and the picture is made anew.
-            apply::apply(session, &picture, &names).await?;
+            Box::pin(apply::apply(session, &picture, &names)).await?;
             self.vanish(key, until).await?;
             picture = Wanted::of(waiting.iter().map(|(_, write, _)| *write))
                 .load(session)
@@ -160,7 +160,7 @@ impl Transactions {
     /// Removes a page of what has expired; tells how many.
     pub(super) async fn sweep(&self, now: Timestamp) -> Result<u64, PostgresError> {
         let session = &*self.session;
-        let (_, _, rows) = try_join!(
+        let ((), _, rows) = try_join!(
             biased;
 
             self.begin(),

@@ -149,12 +149,11 @@ impl Writer {
         let mut pause = PAUSE_MIN;
         loop {
             let result = match self.transactions().await {
-                Ok(transactions) => transactions.write(&requests).await,
+                Ok(transactions) => Box::pin(transactions.write(&requests)).await,
                 Err(error) => Err(error),
             };
-            match self.after(result, give_up, &mut pause).await {
-                Some(end) => return end,
-                None => continue,
+            if let Some(end) = self.after(result, give_up, &mut pause).await {
+                return end;
             }
         }
     }
@@ -201,12 +200,12 @@ impl Writer {
 
     async fn transactions(&mut self) -> Result<&Transactions, PostgresError> {
         let usable = |transactions: &Transactions| !transactions.session.client.is_closed();
-        let transactions = match self.transactions.take().filter(usable) {
-            Some(transactions) => transactions,
-            None => {
-                let session = self.connector.connect().await?;
-                Transactions::new(session, &self.connector.schema, Arc::clone(&self.feed)).await?
-            }
+        let transactions = if let Some(open) = self.transactions.take().filter(usable) {
+            open
+        } else {
+            let session = self.connector.connect().await?;
+            let feed = Arc::clone(&self.feed);
+            Transactions::new(session, &self.connector.schema, feed).await?
         };
         Ok(self.transactions.insert(transactions))
     }

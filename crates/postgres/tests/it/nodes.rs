@@ -84,7 +84,7 @@ fn racing_nodes_leave_the_newest_version_and_nothing_else() {
 #[test]
 fn one_event_sent_to_all_nodes_is_stored_once_and_told_once_everywhere() {
     let nodes = nodes(3);
-    let mut feeds: Vec<_> = nodes.iter().map(|node| node.committed()).collect();
+    let mut feeds: Vec<_> = nodes.iter().map(EventStore::committed).collect();
     let events: Vec<_> = (0..50)
         .map(|n| {
             let event = EventBuilder::new(1).created_at(n).content(&n.to_string());

@@ -32,6 +32,17 @@ fn what_can_not_work_is_said() {
 }
 
 #[test]
+fn more_connections_than_the_server_has_are_refused() {
+    let (url, schema) = shared();
+    let options = Options {
+        schema,
+        workers: 100,
+        ..Options::new(&url)
+    };
+    assert!(refusal(&options).contains("402 connections"));
+}
+
+#[test]
 fn an_unreachable_server_is_unavailable() {
     let options = Options::new("postgres://postgres@127.0.0.1:1/postgres");
     let error = PostgresStore::open(&options).unwrap_err();

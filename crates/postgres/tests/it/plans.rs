@@ -1,5 +1,5 @@
 //! What the server does for an answer: which indexes it reads, and how much of them. The plans are those
-//! of the statements as the store sends them, logged by auto_explain; buffers are pages of 8 kB touched.
+//! of the statements as the store sends them, logged by `auto_explain`; buffers are pages of 8 kB touched.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -102,6 +102,9 @@ fn event(n: u64, count: u64, authors: &[Author]) -> Event {
     event.sign(&authors[(n * n % AUTHORS) as usize])
 }
 
+/// Who may ask: the log is one for all tests.
+static TURN: Mutex<()> = Mutex::new(());
+
 /// What a question cost.
 struct Cost {
     buffers: u64,
@@ -119,8 +122,6 @@ fn ask(loaded: &Loaded, store: &PostgresStore, filters: &[Filter], cap: u32) -> 
         },
         now: NOW,
     };
-    // The log is one for both.
-    static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // Once, so that the connection has its statements and the server's caches are filled.
     Blocking(store).query(query.clone());

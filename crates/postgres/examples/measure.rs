@@ -1,0 +1,326 @@
+//! Measures the store alone on a running server: storing a corpus (one event's JSON a line, its checks
+//! left out), and questions like those of `hikyaku-bench query`.
+//!
+//!     cargo run --release -p hikyaku-postgres --example measure -- URL SCHEMA CORPUS [EVENTS]
+//!
+//! A schema that has events already is only asked.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a measuring program"
+)]
+
+use std::{
+    collections::{HashMap, VecDeque},
+    env,
+    fs::File,
+    io::{BufRead, BufReader},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use hikyaku_event::{Event, Filter, Kind, PublicKey, TagCondition};
+use hikyaku_postgres::{Options, PostgresStore};
+use hikyaku_store::{
+    EventStore, LimitPolicy, Query, Reader, StoreReader, Write, WriteFuture,
+    testing::{block_on, read_to_end},
+};
+
+/// Events of one write, and writes in flight: what a busy relay hands over.
+const BATCH: usize = 256;
+const IN_FLIGHT: usize = 4;
+const QUESTIONS: usize = 60;
+const NOW: u64 = 4_000_000_000;
+
+fn main() {
+    let arguments: Vec<_> = env::args().skip(1).collect();
+    let [url, schema, corpus] = &arguments[..3] else {
+        panic!("URL SCHEMA CORPUS [EVENTS]")
+    };
+    let most = arguments
+        .get(3)
+        .map_or(usize::MAX, |text| text.parse().unwrap());
+    let options = Options {
+        schema: schema.clone(),
+        ..Options::new(url)
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    let lines = BufReader::new(File::open(corpus).unwrap())
+        .lines()
+        .take(most);
+    let events: Vec<_> = lines
+        .map(|line| Arc::new(Event::parse(line.unwrap().as_bytes()).unwrap()))
+        .collect();
+    if block_on(store.statistics()).unwrap().position == 0 {
+        fill(&store, &events);
+    }
+    let reader = store.reader();
+    for (name, filters) in shapes(&events) {
+        ask(&*reader, name, &filters);
+    }
+}
+
+fn fill(store: &PostgresStore, events: &[Arc<Event>]) {
+    let started = Instant::now();
+    let mut in_flight: VecDeque<WriteFuture> = VecDeque::new();
+    for (number, batch) in events.chunks(BATCH).enumerate() {
+        let write = |event: &Arc<Event>| Write::Event {
+            event: Arc::clone(event),
+            vanish: false,
+        };
+        in_flight.push_back(store.write(batch.iter().map(write).collect(), 1));
+        if in_flight.len() == IN_FLIGHT {
+            block_on(in_flight.pop_front().unwrap()).unwrap();
+        }
+        if number % 400 == 399 {
+            let rate = ((number + 1) * BATCH) as f64 / started.elapsed().as_secs_f64();
+            println!("{} events, {rate:.0}/s", (number + 1) * BATCH);
+        }
+    }
+    for write in in_flight {
+        block_on(write).unwrap();
+    }
+    let rate = events.len() as f64 / started.elapsed().as_secs_f64();
+    println!(
+        "stored {} events, {rate:.0}/s, answered after commit",
+        events.len()
+    );
+}
+
+/// Asks each question in turn, on one connection after the other.
+fn ask(reader: &dyn StoreReader, name: &str, questions: &[Vec<Filter>]) {
+    let mut times: Vec<Duration> = Vec::new();
+    let mut answers = 0;
+    for filters in questions {
+        let query = Query {
+            filters: filters.clone(),
+            reader: Reader::anonymous(),
+            limits: LimitPolicy {
+                default: 500,
+                max: 500,
+            },
+            now: NOW,
+        };
+        let started = Instant::now();
+        let answer = read_to_end(reader.query(query), 1_000);
+        times.push(started.elapsed());
+        answers += answer.events.len();
+    }
+    times.sort();
+    let ms = |part: usize| times[(times.len() - 1) * part / 100].as_secs_f64() * 1e3;
+    println!(
+        "{name:28} p50 {:7.2} ms  p99 {:7.2} ms  {:4} events an answer",
+        ms(50),
+        ms(99),
+        answers / times.len()
+    );
+}
+
+/// Draws from the corpus without chance: every so many events.
+fn shapes(events: &[Arc<Event>]) -> Vec<(&'static str, Vec<Vec<Filter>>)> {
+    let pick = |n: usize| &events[(n * 7_919 + 13) % events.len()];
+    let kinds = |kinds: &[u16]| Some(kinds.iter().map(|kind| Kind(*kind)).collect());
+    let follows =
+        |n: usize| -> Vec<PublicKey> { (0..300).map(|i| pick(n * 300 + i).pubkey()).collect() };
+    let value = |n: usize, letter: u8| -> String {
+        let mut places = n * 31..;
+        places
+            .find_map(|at| {
+                pick(at)
+                    .tag_values(letter)
+                    .next()
+                    .map(std::borrow::Cow::into_owned)
+            })
+            .unwrap()
+    };
+    let tagged = |letter: u8, values: Vec<String>| Filter {
+        tags: vec![TagCondition { letter, values }],
+        ..Filter::default()
+    };
+    let limit = |limit: u64, filter: Filter| Filter {
+        limit: Some(limit),
+        ..filter.sorted()
+    };
+    let mut counts: HashMap<PublicKey, usize> = HashMap::new();
+    let mut hashtags: HashMap<String, usize> = HashMap::new();
+    for event in events {
+        *counts.entry(event.pubkey()).or_default() += 1;
+        for tag in event.tag_values(b't') {
+            *hashtags.entry(tag.into_owned()).or_default() += 1;
+        }
+    }
+    let popular = hashtags
+        .iter()
+        .max_by_key(|(_, count)| **count)
+        .unwrap()
+        .0
+        .clone();
+    let mut rare: Vec<_> = counts
+        .iter()
+        .filter(|(_, count)| **count <= 5)
+        .map(|(key, _)| *key)
+        .collect();
+    rare.sort();
+    let many = |n: usize, letter| {
+        (0..76)
+            .map(|i| value(n * 76 + i, letter))
+            .collect::<Vec<_>>()
+    };
+    let questions =
+        |question: &dyn Fn(usize) -> Vec<Filter>| (0..QUESTIONS).map(question).collect();
+    vec![
+        (
+            "timeline of 300",
+            questions(&|n| {
+                vec![limit(
+                    50,
+                    Filter {
+                        authors: Some(follows(n)),
+                        kinds: kinds(&[1]),
+                        ..Filter::default()
+                    },
+                )]
+            }),
+        ),
+        (
+            "notifications",
+            questions(&|n| {
+                vec![limit(
+                    100,
+                    Filter {
+                        kinds: kinds(&[1, 6, 7, 9735]),
+                        ..tagged(b'p', vec![value(n, b'p')])
+                    },
+                )]
+            }),
+        ),
+        (
+            "thread",
+            questions(&|n| {
+                vec![limit(
+                    500,
+                    Filter {
+                        kinds: kinds(&[1, 1111]),
+                        ..tagged(b'e', vec![value(n, b'e')])
+                    },
+                )]
+            }),
+        ),
+        (
+            "engagement of 70 notes",
+            questions(&|n| {
+                vec![limit(
+                    500,
+                    Filter {
+                        kinds: kinds(&[1, 6, 7, 9735]),
+                        ..tagged(b'e', many(n, b'e')[..70].to_vec())
+                    },
+                )]
+            }),
+        ),
+        (
+            "hashtag",
+            questions(&|n| {
+                vec![limit(
+                    50,
+                    Filter {
+                        kinds: kinds(&[1]),
+                        ..tagged(b't', vec![value(n, b't')])
+                    },
+                )]
+            }),
+        ),
+        (
+            "hashtag within follows",
+            questions(&|n| {
+                vec![limit(
+                    50,
+                    Filter {
+                        authors: Some(follows(n)),
+                        kinds: kinds(&[1]),
+                        ..tagged(b't', vec![popular.clone()])
+                    },
+                )]
+            }),
+        ),
+        (
+            "two tags",
+            questions(&|n| {
+                let mut filter = tagged(b't', vec![popular.clone()]);
+                filter.tags.extend(tagged(b'p', vec![value(n, b'p')]).tags);
+                vec![limit(50, filter)]
+            }),
+        ),
+        (
+            "rare author, popular tag",
+            questions(&|n| {
+                vec![limit(
+                    50,
+                    Filter {
+                        authors: Some(vec![rare[n * 97 % rare.len()]]),
+                        ..tagged(b't', vec![popular.clone()])
+                    },
+                )]
+            }),
+        ),
+        (
+            "author page",
+            questions(&|n| {
+                vec![limit(
+                    50,
+                    Filter {
+                        authors: Some(vec![pick(n).pubkey()]),
+                        kinds: kinds(&[1, 6]),
+                        ..Filter::default()
+                    },
+                )]
+            }),
+        ),
+        (
+            "global page",
+            questions(&|_| {
+                vec![limit(
+                    200,
+                    Filter {
+                        kinds: kinds(&[1]),
+                        ..Filter::default()
+                    },
+                )]
+            }),
+        ),
+        (
+            "50 ids",
+            questions(&|n| {
+                vec![
+                    Filter {
+                        ids: Some((0..50).map(|i| pick(n * 50 + i).id()).collect()),
+                        ..Filter::default()
+                    }
+                    .sorted(),
+                ]
+            }),
+        ),
+        (
+            "the story",
+            questions(&|n| {
+                vec![
+                    limit(
+                        100,
+                        Filter {
+                            kinds: kinds(&[1]),
+                            ..tagged(b'e', many(2 * n, b'e'))
+                        },
+                    ),
+                    limit(
+                        100,
+                        Filter {
+                            kinds: kinds(&[7]),
+                            ..tagged(b'e', many(2 * n + 1, b'e'))
+                        },
+                    ),
+                ]
+            }),
+        ),
+    ]
+}

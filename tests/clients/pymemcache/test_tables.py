@@ -72,8 +72,7 @@ class TablesTest(unittest.TestCase):
         self.assertIsNone(client.get("a"))
         client.set("a", b"1", expire=1000)
         self.assertTrue(client.touch("a", 2000))
-        self.assertEqual(client.gat("a", 3000), b"1")
-        self.assertEqual(client.gats("a", 3000)[0], b"1")
+        self.assertEqual(client.get("a"), b"1")
 
     def test_objects(self):
         client = Client(SERVER, serde=pickle_serde)

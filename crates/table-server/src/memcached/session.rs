@@ -632,6 +632,11 @@ impl Protocol for Session {
             return step;
         }
         let input = exchange.input();
+        if let Some((store, bytes)) = Store::parse_usual(input) {
+            let rest = input.get(bytes..).unwrap_or_default();
+            let end = 2;
+            return self.store(store, Line { rest, bytes, end }, exchange);
+        }
         let Some(end) = memchr(b'\n', input) else {
             let lists_keys = matches!(Words::new(input).next(), Some(b"get" | b"gets"));
             let most = if lists_keys {

@@ -268,6 +268,30 @@ fn statistics_count_what_was_asked() {
     }
 }
 
+#[test]
+fn the_usual_line_is_read_as_any_other() {
+    use super::request::{Request, Store};
+    for (line, is_usual) in [
+        ("set a 0 0 1\r\n", true),
+        ("set a 4 999999999 1 noreply\r\n", true),
+        ("set a 4294967295 0 1\r\n", false),
+        ("set a  0 0 1\r\n", false),
+        ("set a 0 -1 1\r\n", false),
+        ("set a 0 0 1 noreply \r\n", false),
+        ("set a 0 0 1\n", false),
+        ("set a 0 0\r\n", false),
+        ("set  0 0 1\r\n", false),
+    ] {
+        let usual = Store::parse_usual(line.as_bytes());
+        assert_eq!(usual.is_some(), is_usual, "{line:?}");
+        if let Some((store, bytes)) = usual {
+            let any = Request::parse(line.trim_end().as_bytes());
+            assert_eq!(Ok(Request::Store(store)), any);
+            assert_eq!(bytes, line.len());
+        }
+    }
+}
+
 /// Words of commands, so that random ones are near to real ones.
 fn near_commands() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![

@@ -2,6 +2,8 @@
 
 use std::{fmt, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
+use crate::replication::Source;
+
 /// The configuration of a table server; the defaults listen nowhere.
 #[derive(Clone)]
 pub struct TableServerConfig {
@@ -16,6 +18,10 @@ pub struct TableServerConfig {
     pub token: Option<String>,
     /// How many workers; `None` for one per core.
     pub workers: Option<NonZeroUsize>,
+    /// Where clients may have copies of tables written to; nowhere without it.
+    pub copies: Option<PathBuf>,
+    /// Which server to follow from the start; only for tables that were opened together.
+    pub follow: Option<Source>,
     /// This server's number in the update log; 0 for none.
     pub server_id: u32,
     /// Connections open at the same time.
@@ -40,6 +46,8 @@ impl Default for TableServerConfig {
             unix: None,
             token: None,
             workers: None,
+            copies: None,
+            follow: None,
             server_id: 0,
             connections_max: 10_000,
             // memcached's own default.

@@ -17,6 +17,7 @@ use crate::{
     door::Door,
     exchange::{Deferred, Exchange, Protocol, Step},
     metrics::Count,
+    replication::Handover,
     socket::Stream,
     worker::{Presence, Waiting, Worker},
 };
@@ -51,6 +52,8 @@ pub(crate) struct Connection {
     held: Option<WhenDurable>,
     /// Nothing more is carried out.
     is_closing: bool,
+    /// Nothing more is carried out here.
+    leaving: Option<Handover>,
 }
 
 /// What a connection does after a turn.
@@ -63,6 +66,8 @@ enum Next {
     Rest,
     /// Ends: there is nobody any more, or too late.
     End,
+    /// Leaves the worker.
+    HandOver(Handover),
 }
 
 /// Why no more is carried out for now.
@@ -71,6 +76,7 @@ enum Stop {
     Settle,
     Full,
     Close,
+    HandOver(Handover),
 }
 
 /// What became of answers.
@@ -97,6 +103,7 @@ impl Connection {
             deferred: Deferred::default(),
             held: None,
             is_closing: false,
+            leaving: None,
         }
     }
 
@@ -112,6 +119,14 @@ impl Connection {
                 }
                 Ok(Next::Durable(durable)) => self.wait_for(durable, &worker).await,
                 Ok(Next::End) => return,
+                Ok(Next::HandOver(handover)) => {
+                    if let Some(replication) = &worker.shared.replication
+                        && let Ok(parcel) = self.stream.pack()
+                    {
+                        replication.take_over(parcel, handover);
+                    }
+                    return;
+                }
                 Err(error) => {
                     tracing::debug!(%error, "connection lost");
                     return;
@@ -138,6 +153,9 @@ impl Connection {
             if !self.unsent.is_empty() {
                 sent += ready!(self.poll_flush(worker, cx))?;
             }
+            if let Some(handover) = self.leaving {
+                return Poll::Ready(Ok(Next::HandOver(handover)));
+            }
             if self.is_closing {
                 return self.poll_linger(worker, cx).map_ok(|()| Next::End);
             }
@@ -160,6 +178,7 @@ impl Connection {
                 Stop::Full => {}
                 Stop::Close => self.is_closing = true,
                 Stop::Settle => return Poll::Ready(Ok(Next::Settle)),
+                Stop::HandOver(handover) => self.leaving = Some(handover),
             }
         }
     }
@@ -275,6 +294,7 @@ impl Connection {
                     // Nothing more can be left to the writer before more has come.
                     Step::Read(_) if !exchange.is_settled() => break Stop::Settle,
                     Step::Read(bytes) => break Stop::Read(bytes),
+                    Step::HandOver(handover) => break Stop::HandOver(handover),
                     Step::Close if exchange.is_settled() => break Stop::Close,
                     Step::Close | Step::Settle => break Stop::Settle,
                 }

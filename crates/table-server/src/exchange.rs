@@ -6,6 +6,7 @@ use crate::{
     catalogue::{Catalogue, TableId},
     config::TableServerConfig,
     metrics::{Count, Metrics, WorkerMetrics},
+    replication::{Handover, Replication},
     writer::{Batch, Settled, Task},
 };
 
@@ -25,6 +26,8 @@ pub(crate) enum Step {
     Settle,
     /// The connection ends when the output is sent.
     Close,
+    /// The connection is no client's any more, when the output is sent. All is settled.
+    HandOver(Handover),
 }
 
 /// What became of an update that was handed in.
@@ -59,6 +62,8 @@ pub(crate) struct Desk<'a> {
     pub(crate) counts: &'a WorkerMetrics,
     /// Everybody's.
     pub(crate) metrics: &'a Metrics,
+    /// Who follows and is followed, if the tables are a set with one update log.
+    pub(crate) replication: Option<&'a Replication>,
     /// When the server started, in microseconds since 1970.
     pub(crate) started_us: u64,
     /// The time of what is carried out now, and the server's number.
@@ -130,6 +135,11 @@ impl<'a> Exchange<'a> {
     /// Returns everybody's counts.
     pub(crate) fn metrics(&self) -> &'a Metrics {
         self.desk.metrics
+    }
+
+    /// Returns who follows and is followed, if anybody can.
+    pub(crate) fn replication(&self) -> Option<&'a Replication> {
+        self.desk.replication
     }
 
     /// Returns when the server started, in microseconds since 1970.

@@ -19,6 +19,7 @@ mod memcached;
 mod metrics;
 #[cfg(any(test, feature = "testing"))]
 mod rehearsal;
+mod replication;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 mod slow;
@@ -31,4 +32,5 @@ mod writer;
 
 pub use config::TableServerConfig;
 pub use metrics::{Count, Metrics};
+pub use replication::Source;
 pub use server::{TableServer, TableServerError};

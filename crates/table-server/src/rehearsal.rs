@@ -61,6 +61,7 @@ impl<P: Protocol> Rehearsal<P> {
             config: &self.config,
             counts: &self.counts,
             metrics: &self.metrics,
+            replication: None,
             started_us: 0,
             stamp: Stamp {
                 at_us: self.now_us,
@@ -97,7 +98,7 @@ impl<P: Protocol> Rehearsal<P> {
                     assert!(needed > rest.len(), "what is there is not read again");
                     break;
                 }
-                Step::Close => self.is_closed = true,
+                Step::Close | Step::HandOver(_) => self.is_closed = true,
             }
         }
         self.kept = rest.to_vec();

@@ -23,6 +23,7 @@ use crate::{
     clock,
     config::TableServerConfig,
     metrics::Metrics,
+    replication::Replication,
     socket,
     worker::{Shared, WorkerSeat},
     writer::WriterThread,
@@ -64,6 +65,7 @@ pub struct TableServer {
     shared: Arc<Shared>,
     seats: Vec<WorkerSeat>,
     writers: Vec<WriterThread>,
+    replication: Option<Arc<Replication>>,
     draining: watch::Sender<bool>,
 }
 
@@ -87,8 +89,14 @@ impl TableServer {
     }
 
     /// Binds the addresses as [`TableServer::bind`] does, for tables that were opened together. If
-    /// their log is synchronous, answers are sent when what they tell of is durable in it.
-    pub fn bind_set(config: TableServerConfig, set: Arc<Tables>) -> Result<Self, TableServerError> {
+    /// their log is synchronous, answers are sent when what they tell of is durable in it. Other
+    /// servers can follow the log, and this one follows [`TableServerConfig::follow`]. The server's
+    /// number is the tables'.
+    pub fn bind_set(
+        mut config: TableServerConfig,
+        set: Arc<Tables>,
+    ) -> Result<Self, TableServerError> {
+        config.server_id = set.server();
         let tables = set
             .iter()
             .map(|(named, table)| (named.name.clone(), Arc::clone(table)))
@@ -122,7 +130,7 @@ impl TableServer {
         let (catalogue, writers) = Catalogue::start(tables, config.server_id)
             .map_err(TableServerError::System)?
             .ok_or(TableServerError::NoTables)?;
-        let catalogue = catalogue.of_set(set);
+        let catalogue = catalogue.of_set(set.clone());
         let unix = config.unix.clone();
         let mut unix_listener = unix
             .as_deref()
@@ -134,7 +142,17 @@ impl TableServer {
         let metrics = Metrics::new(workers);
         let (entrances, arrivals): (Vec<_>, Vec<_>) =
             (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let shared = Arc::new(Shared::new(config, catalogue, metrics.clone(), entrances));
+        let replication = set
+            .map(|set| Replication::new(set, config.clone()))
+            .transpose()
+            .map_err(TableServerError::System)?;
+        let shared = Arc::new(Shared::new(
+            config,
+            catalogue,
+            metrics.clone(),
+            replication.clone(),
+            entrances,
+        ));
         let (draining, draining_seen) = watch::channel(false);
         let seats = arrivals
             .into_iter()
@@ -156,6 +174,7 @@ impl TableServer {
             shared,
             seats,
             writers,
+            replication,
             draining,
         })
     }
@@ -205,6 +224,9 @@ impl TableServer {
         let mut result = Ok(());
         for thread in threads {
             result = result.and(join(thread));
+        }
+        if let Some(replication) = self.replication {
+            replication.stop();
         }
         for writer in self.writers {
             result = result.and(writer.join().map_err(TableServerError::Thread));

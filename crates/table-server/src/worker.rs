@@ -27,6 +27,7 @@ use crate::{
     config::TableServerConfig,
     exchange::Desk,
     metrics::{Count, Metrics, WorkerMetrics},
+    replication::Replication,
 };
 
 /// Bytes read from a socket at once, into one buffer that all connections of a worker use in turn.
@@ -38,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) config: TableServerConfig,
     pub(crate) catalogue: Catalogue,
     pub(crate) metrics: Metrics,
+    pub(crate) replication: Option<Arc<Replication>>,
     pub(crate) started_us: u64,
     /// Where each worker takes connections that another has accepted.
     pub(crate) entrances: Vec<mpsc::UnboundedSender<Arrival>>,
@@ -51,12 +53,14 @@ impl Shared {
         config: TableServerConfig,
         catalogue: Catalogue,
         metrics: Metrics,
+        replication: Option<Arc<Replication>>,
         entrances: Vec<mpsc::UnboundedSender<Arrival>>,
     ) -> Self {
         Self {
             config,
             catalogue,
             metrics,
+            replication,
             started_us: clock::now_us(),
             connections: AtomicUsize::new(0),
             loads: entrances.iter().map(|_| AtomicUsize::new(0)).collect(),
@@ -275,6 +279,7 @@ impl Worker {
             config: &self.shared.config,
             counts: &self.counts,
             metrics: &self.shared.metrics,
+            replication: self.shared.replication.as_deref(),
             started_us: self.shared.started_us,
             stamp: Stamp {
                 at_us: clock::now_us(),

@@ -18,6 +18,48 @@ Examples:
   hikyaku tables serve --open 'seen=seen.fixed?width=16&limit=1g' --open names=names.hash
   hikyaku tables serve --listen 10.0.0.5:11211 --token \"$TOKEN\" --open names=names.hash --log async")]
     Serve(ServeFlags),
+    /// Carry out the updates of an update log again, from a time on
+    ///
+    /// For tables that were brought back from a copy: with a copy of the log's folder (or another
+    /// server's) they become as they were at its end. No server may have the tables open.
+    #[command(after_help = "\
+Example:
+  hikyaku tables restore --open seen=seen.fixed --from 1767225600000000 /backup/updates")]
+    Restore {
+        /// The folder of the tables
+        #[arg(long, value_name = "DIR", default_value = "tables")]
+        folder: PathBuf,
+        /// A table: the name it has in the log, and its file with options
+        #[arg(long, value_name = "NAME=TABLE", required = true)]
+        open: Vec<NamedTable>,
+        /// Microseconds since 1970: updates of that time and later
+        #[arg(long, value_name = "TIME", default_value = "0")]
+        from: u64,
+        /// The folder of the log
+        #[arg(value_name = "LOG")]
+        log: PathBuf,
+    },
+    /// Copy a folder of tables, as the beginning of a server that follows this one
+    ///
+    /// The copy knows up to where the log is in it: a server on it, under a number of its own, goes on
+    /// from there with --follow. No server may have the tables open.
+    #[command(after_help = "\
+Example:
+  hikyaku tables copy --open seen=seen.fixed --server-id 1 /backup/tables")]
+    Copy {
+        /// The folder of the tables
+        #[arg(long, value_name = "DIR", default_value = "tables")]
+        folder: PathBuf,
+        /// A table: its name, and its file with options
+        #[arg(long, value_name = "NAME=TABLE", required = true)]
+        open: Vec<NamedTable>,
+        /// The number of the server whose tables they are
+        #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+        server_id: u32,
+        /// The new folder
+        #[arg(value_name = "TO")]
+        to: PathBuf,
+    },
     /// Put the records of a Tokyo Cabinet file (.tcf) into a table
     ///
     /// Over what is there. Files of both byte orders are read: upstream's, and that of Debian's
@@ -86,6 +128,24 @@ pub(crate) struct ServeFlags {
     /// This server's number in update logs, from 1: each server of a pair or chain has its own
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) server_id: u32,
+    /// Follow another table server's update log, live, and go on where it stopped; needs --log
+    #[arg(long, value_name = "HOST:PORT", value_parser = follow_address)]
+    pub(super) follow: Option<(String, u16)>,
+    /// The token of the server that is followed, if it wants one
+    #[arg(
+        long,
+        env = "HIKYAKU_TABLES_FOLLOW_TOKEN",
+        hide_env_values = true,
+        requires = "follow"
+    )]
+    pub(super) follow_token: Option<String>,
+    /// Microseconds since 1970 from which on to follow a server for the first time [default: from the
+    /// beginning of its log]
+    #[arg(long, value_name = "TIME", default_value = "0", requires = "follow")]
+    pub(super) follow_since: u64,
+    /// Where clients may have copies of tables written to [default: nowhere]
+    #[arg(long, value_name = "DIR")]
+    pub(super) copies: Option<PathBuf>,
     /// Threads [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,
@@ -109,4 +169,13 @@ pub(super) enum Log {
     Async,
     /// They are, and answers wait until they are durable
     Sync,
+}
+
+/// Reads a host and a port.
+fn follow_address(text: &str) -> Result<(String, u16), String> {
+    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    let (host, port) = parts.ok_or("a server to follow is HOST:PORT")?;
+    let port = port.parse().map_err(|_| format!("{port} is no port"))?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok((host.to_owned(), port))
 }

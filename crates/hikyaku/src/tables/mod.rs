@@ -1,6 +1,7 @@
 //! The commands about tables: `hikyaku tables ...`.
 
 mod command;
+mod replay;
 mod serve;
 mod transfer;
 
@@ -16,6 +17,18 @@ pub(crate) use command::TablesCommand;
 pub(crate) fn run(command: &TablesCommand) -> Result<ExitCode, Failure> {
     match command {
         TablesCommand::Serve(flags) => serve::serve(flags),
+        TablesCommand::Restore {
+            folder,
+            open,
+            from,
+            log,
+        } => replay::restore(folder, open, *from, log),
+        TablesCommand::Copy {
+            folder,
+            open,
+            server_id,
+            to,
+        } => replay::copy(folder, open, *server_id, to),
         TablesCommand::Import { folder, file, into } => transfer::import(folder, file, into),
         TablesCommand::Export {
             folder,

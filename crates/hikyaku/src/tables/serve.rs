@@ -2,7 +2,7 @@
 
 use std::{error::Error, process::ExitCode, sync::Arc, time::Duration};
 
-use hikyaku_table_server::{TableServer, TableServerConfig, TableServerError};
+use hikyaku_table_server::{Source, TableServer, TableServerConfig, TableServerError};
 use hikyaku_tables::{Logging, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk};
 
@@ -36,6 +36,13 @@ pub(super) fn serve(flags: &ServeFlags) -> Result<ExitCode, Failure> {
         unix: flags.unix.clone(),
         token: flags.token.clone(),
         workers: flags.workers,
+        copies: flags.copies.clone(),
+        follow: flags.follow.as_ref().map(|(host, port)| Source {
+            host: host.clone(),
+            port: *port,
+            token: flags.follow_token.clone(),
+            since_us: flags.follow_since,
+        }),
         server_id: flags.server_id,
         connections_max: flags.connections_max,
         value_bytes_max: flags.value_bytes_max,

@@ -1,7 +1,7 @@
 //! Records that move between tables and Tokyo Cabinet's files.
 
 use std::{
-    io::{Write, stdout},
+    io::{self, Write, stdout},
     path::Path,
     process::ExitCode,
     sync::Arc,
@@ -12,7 +12,7 @@ use hikyaku_tables::{
     Stamp, Table, TableSpec, open,
     tcf::{ByteOrder, TcfReader, export_tcf, import_tcf},
 };
-use hikyaku_vfs::{Disk, RealDisk, Vfs};
+use hikyaku_vfs::{Disk, Lock, RealDisk, Vfs};
 
 use super::failure;
 use crate::failure::Failure;
@@ -23,6 +23,7 @@ pub(super) fn import(folder: &Path, file: &Path, into: &str) -> Result<ExitCode,
     let mut reader = TcfReader::open(&RealDisk, file).map_err(|error| failure(&doing, &error))?;
     let made = RealDisk.create_dir_all(folder);
     made.map_err(|error| Failure::io(&format!("can't make {}", folder.display()), &error))?;
+    let _alone = lock(folder)?;
     let table = open_table(folder, into)?;
     let imported = import_tcf(&mut reader, &*table, stamp())
         .and_then(|imported| table.sync().map(|()| imported))
@@ -46,6 +47,7 @@ pub(super) fn export(
     if !is_there.map_err(|error| Failure::io(&format!("can't look for {from}"), &error))? {
         return Err(Failure::Usage(format!("there is no {}", path.display())));
     }
+    let _alone = lock(folder)?;
     let table = open_table(folder, from)?;
     let byte_order = if big_endian {
         ByteOrder::Big
@@ -59,6 +61,21 @@ pub(super) fn export(
         "{exported} records of {from} are in {} now",
         file.display()
     ))
+}
+
+/// Makes sure that no server has the tables.
+fn lock(folder: &Path) -> Result<Box<dyn Lock>, Failure> {
+    RealDisk.lock(&folder.join("lock")).map_err(|error| {
+        if error.kind() == io::ErrorKind::WouldBlock {
+            let text = format!(
+                "the tables in {} are open in another process",
+                folder.display()
+            );
+            Failure::InUse(text)
+        } else {
+            Failure::io(&format!("can't lock {}", folder.display()), &error)
+        }
+    })
 }
 
 fn open_table(folder: &Path, text: &str) -> Result<Arc<dyn Table>, Failure> {
@@ -75,7 +92,8 @@ fn stamp() -> Stamp {
     }
 }
 
-fn say(text: &str) -> Result<ExitCode, Failure> {
+/// Tells the operator.
+pub(super) fn say(text: &str) -> Result<ExitCode, Failure> {
     writeln!(stdout(), "{text}").map_err(|error| Failure::output(&error))?;
     Ok(ExitCode::SUCCESS)
 }

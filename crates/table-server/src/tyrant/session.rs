@@ -17,6 +17,7 @@ use crate::{
     catalogue::{Catalogue, TableId},
     exchange::{Exchange, Handed, Protocol, Step},
     metrics::Count,
+    replication::{Handover, Source},
     writer::{Settled, Task},
 };
 
@@ -144,7 +145,25 @@ impl Session {
             Request::Vanish => {
                 self.task(Box::new(|table, stamp| done(table.vanish(stamp))), exchange)
             }
+            Request::Copy(name) => self.copy(name, exchange),
             _ if !exchange.is_settled() => Step::Settle,
+            Request::Replicate { from_us, server_id } => {
+                let handover = Handover::Tyrant { from_us, server_id };
+                return hand_over(handover, bytes, exchange);
+            }
+            Request::Follow { version, server_id } => {
+                let handover = Handover::Follow { version, server_id };
+                return hand_over(handover, bytes, exchange);
+            }
+            Request::SetMaster {
+                host,
+                port,
+                from_us,
+            } => {
+                let is_set = set_master(host, port, from_us, exchange);
+                self.say(is_set, exchange);
+                Step::Went
+            }
             _ => {
                 self.read(&request, exchange);
                 Step::Went
@@ -210,8 +229,7 @@ impl Session {
                 exchange.output.push(DONE);
                 write_string(exchange.output, text.as_bytes());
             }
-            // What has no scripts has no functions of them; and what is asked of the server itself
-            // is not for those who are here for the tables.
+            // There are no scripts; and what is restored, its operator restores.
             _ => {
                 self.error = Some((MISCELLANEOUS, "not available here".to_owned()));
                 exchange.output.push(FAILED);
@@ -485,6 +503,36 @@ impl Session {
         self.heed(found).is_some()
     }
 
+    /// Writes a copy of the default table. The name is that of a new file in the folder for copies: a
+    /// client writes nowhere else, and no name runs anything.
+    fn copy(&mut self, name: &[u8], exchange: &mut Exchange<'_>) -> Step {
+        let folder = exchange.config().copies.clone();
+        let Some(path) = folder
+            .zip(plain_name(name))
+            .map(|(dir, name)| dir.join(name))
+        else {
+            if !exchange.is_settled() {
+                return Step::Settle;
+            }
+            let why = "a copy is a plain name in the folder for copies, if there is one";
+            self.error = Some((MISCELLANEOUS, why.to_owned()));
+            exchange.output.push(FAILED);
+            return Step::Went;
+        };
+        self.task(Box::new(move |table, _| done(table.copy(&path))), exchange)
+    }
+
+    /// Answers whether something was done.
+    fn say(&mut self, done: Result<(), &str>, exchange: &mut Exchange<'_>) {
+        exchange.output.push(match done {
+            Ok(()) => DONE,
+            Err(why) => {
+                self.error = Some((MISCELLANEOUS, why.to_owned()));
+                FAILED
+            }
+        });
+    }
+
     /// Skips the rest of a request that is too long, and refuses it.
     fn skip(&mut self, left: u64, refusal: Refusal, exchange: &mut Exchange<'_>) -> Step {
         if left > 0 {
@@ -534,6 +582,48 @@ fn refuse_all(exchange: &mut Exchange<'_>) -> Step {
     exchange.count(Count::Refused, 1);
     exchange.output.push(FAILED);
     Step::Close
+}
+
+/// Gives the connection to whoever serves followers.
+fn hand_over(handover: Handover, bytes: usize, exchange: &mut Exchange<'_>) -> Step {
+    if exchange.replication().is_none() {
+        return refuse_all(exchange);
+    }
+    exchange.take(bytes);
+    Step::HandOver(handover)
+}
+
+/// Follows another server from now on, or nobody if there is no host.
+fn set_master(
+    host: &[u8],
+    port: i32,
+    since_us: u64,
+    exchange: &Exchange<'_>,
+) -> Result<(), &'static str> {
+    let replication = exchange
+        .replication()
+        .ok_or("this server can follow nobody")?;
+    if host.is_empty() {
+        replication.follow(None);
+        return Ok(());
+    }
+    let host = std::str::from_utf8(host).map_err(|_| "the host is no name")?;
+    let port = u16::try_from(port).ok().filter(|port| *port > 0);
+    replication.follow(Some(Source {
+        host: host.to_owned(),
+        port: port.ok_or("the port is not from 1 to 65535")?,
+        token: None,
+        since_us,
+    }));
+    Ok(())
+}
+
+/// Returns a file's name that leads nowhere else.
+fn plain_name(name: &[u8]) -> Option<&str> {
+    let name = std::str::from_utf8(name).ok()?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let is_plain = !name.is_empty() && !name.starts_with('.') && name.chars().all(is_plain);
+    is_plain.then_some(name)
 }
 
 fn own((code, text): (u32, &str)) -> (u32, String) {

@@ -4,7 +4,7 @@ use std::{fmt::Write, process};
 
 use hikyaku_tables::Kind;
 
-use crate::{catalogue::Catalogue, exchange::Exchange, metrics::Count};
+use crate::{catalogue::Catalogue, exchange::Exchange, metrics::Count, replication::Replication};
 
 /// The version of the protocol that is spoken here.
 const PROTOCOL_VERSION: &str = "0.91";
@@ -35,6 +35,16 @@ pub(super) fn text(exchange: &Exchange<'_>) -> String {
     line("rnum", &served.table.count());
     line("size", &served.table.bytes());
     line("bigend", &0);
+    if let Some(following) = exchange.replication().and_then(Replication::following) {
+        line("mhost", &following.source.host);
+        line("mport", &following.source.port);
+        line("rts", &following.applied_us);
+        let delay = stamp.at_us.saturating_sub(following.applied_us);
+        line("delay", &seconds(delay));
+        if let Some(error) = &following.error {
+            line("merror", &error.replace(['\n', '\t'], " "));
+        }
+    }
     let running = stamp.at_us.saturating_sub(exchange.started_us());
     line("ru_real", &seconds(running));
     line("curr_connections", &exchange.metrics().connections());

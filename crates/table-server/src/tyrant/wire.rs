@@ -80,9 +80,14 @@ pub(super) enum Request<'a> {
         name: &'a [u8],
         arguments: u32,
     },
-    /// Asks for the updates after a time (microseconds since 1970), for another server.
+    /// Asks for the updates after a time (microseconds since 1970), for a server of the original's.
     Replicate {
         from_us: u64,
+        server_id: u32,
+    },
+    /// Asks for the updates, for a server of ours.
+    Follow {
+        version: u32,
         server_id: u32,
     },
 }
@@ -241,6 +246,10 @@ impl<'a> Numbers<'a> {
                 let from_us = self.u64()?;
                 let [server_id] = self.u32s()?;
                 Ok(self.bare(Request::Replicate { from_us, server_id }))
+            }
+            0xa1 => {
+                let [version, server_id] = self.u32s()?;
+                Ok(self.bare(Request::Follow { version, server_id }))
             }
             _ => Ok(Parsed::Broken),
         }

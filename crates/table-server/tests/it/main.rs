@@ -9,5 +9,6 @@
 )]
 
 mod differential;
+mod replication;
 mod running;
 mod sockets;

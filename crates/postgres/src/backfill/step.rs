@@ -26,6 +26,9 @@ const FILLING: &str = "SELECT name, filled_age, filled_tie FROM {schema}.tag_nam
 const DROPPING: &str = "SELECT name FROM {schema}.tag_names WHERE dropping ORDER BY name LIMIT 1";
 const PAGE: &str = "SELECT seq, age, tie, json FROM {schema}.events \
     WHERE NOT hidden AND (age, tie) > ($1, $2) ORDER BY age, tie LIMIT $3";
+/// Without a wait for the disk, which others would wait for behind the lock: rows and cursor are lost
+/// together, if the server is, and made again.
+const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 /// Rows of the events that are still there, of the names that are still wanted. Those that a writer
 /// has written are there already.
@@ -80,9 +83,9 @@ pub(super) async fn step(
 
 /// What a batch writes.
 struct Batch {
-    numbers: Vec<i64>,
-    names: Vec<String>,
-    values: Vec<Vec<u8>>,
+    /// Name and value of a row, and its event's number: in the order of the index, so that neighbours
+    /// find their page in memory.
+    rows: Vec<(String, Vec<u8>, i64)>,
     events: u64,
     end: Cursor,
     is_last: bool,
@@ -91,15 +94,13 @@ struct Batch {
 impl Batch {
     fn of(page: &[Row], names: &BTreeSet<String>, begin: Cursor) -> Result<Self, PostgresError> {
         let mut batch = Self {
-            numbers: Vec::new(),
-            names: Vec::new(),
-            values: Vec::new(),
+            rows: Vec::new(),
             events: 0,
             end: begin,
             is_last: i64::try_from(page.len()).is_ok_and(|events| events < EVENTS_MAX),
         };
         for row in page {
-            if batch.numbers.len() >= ROWS_MAX {
+            if batch.rows.len() >= ROWS_MAX {
                 batch.is_last = false;
                 break;
             }
@@ -111,14 +112,13 @@ impl Batch {
             for (letter, value) in columns::tags(&event) {
                 let name = char::from(letter).to_string();
                 if names.contains(&name) {
-                    batch.numbers.push(seq);
-                    batch.names.push(name);
-                    batch.values.push(value);
+                    batch.rows.push((name, value, seq));
                 }
             }
             batch.events += 1;
             batch.end = (row.get(1), row.get(2));
         }
+        batch.rows.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         Ok(batch)
     }
 }
@@ -132,6 +132,9 @@ async fn fill(
     let events = i64::try_from(batch.events).unwrap_or(i64::MAX);
     let spent = i64::try_from(spent.as_millis()).unwrap_or(i64::MAX);
     let (age, tie) = batch.end;
+    let numbers: Vec<i64> = batch.rows.iter().map(|(_, _, seq)| *seq).collect();
+    let names: Vec<&str> = batch.rows.iter().map(|(name, ..)| &**name).collect();
+    let values: Vec<&[u8]> = batch.rows.iter().map(|(_, value, _)| &**value).collect();
     // Prepared before: what is sent together stays in order.
     for sql in [LOCK, ROWS, CURSOR, COUNT] {
         session.prepared(sql).await?;
@@ -139,11 +142,11 @@ async fn fill(
     try_join!(
         biased;
 
-        async { Ok(session.client.batch_execute("BEGIN").await?) },
+        async { Ok(session.client.batch_execute(BEGIN).await?) },
         async { session.rows(LOCK, &[&lock]).await },
         async {
             session
-                .execute(ROWS, &[&batch.numbers, &batch.names, &batch.values])
+                .execute(ROWS, &[&numbers, &names, &values])
                 .await
         },
         async { session.execute(CURSOR, &[&age, &tie, &batch.is_last]).await },

@@ -21,6 +21,7 @@ use crate::{
     opened::Opened,
     operations::Host,
     relay_key, signals, store,
+    tables::ServedTables,
     waiting::wait,
 };
 
@@ -35,7 +36,8 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     settings.server.information.self_key = Some(relay_key::public_key(&settings, &RealDisk)?);
     let kept = members::open(&settings)?;
     let members = kept.as_ref().map(|kept| kept.members.clone());
-    settings.server.gauges = Some(gauges(&opened, members.as_ref()));
+    let tables = ServedTables::start(&settings)?;
+    settings.server.gauges = Some(gauges(&opened, members.as_ref(), tables.as_ref()));
     settings.server.members.clone_from(&members);
     let public_url = settings.server.public_url.clone();
     let server = Server::bind(settings.server, opened.events()).map_err(|error| failure(&error))?;
@@ -60,6 +62,9 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     let served = server.run(stop).map_err(|error| failure(&error));
     if let Some(control) = control {
         control.stop();
+    }
+    if let Some(tables) = tables {
+        tables.stop();
     }
     drop(host.members);
     if let Some(kept) = kept {
@@ -106,18 +111,24 @@ pub(crate) fn allow_connections() {
 }
 
 /// Returns the store's figures for the metrics.
-fn gauges(opened: &Opened, members: Option<&Arc<Members>>) -> Gauges {
+fn gauges(
+    opened: &Opened,
+    members: Option<&Arc<Members>>,
+    tables: Option<&ServedTables>,
+) -> Gauges {
     // Weak, lest the metrics keep them open.
     let engine = match opened {
         Opened::Engine(engine) => Arc::downgrade(engine),
         Opened::Postgres(_) => Weak::new(),
     };
     let members = members.map(Arc::downgrade);
+    let tables = tables.map(ServedTables::gauges);
     Arc::new(move || {
         let mut gauges = store_gauges(&engine);
         if let Some(members) = members.as_ref().and_then(Weak::upgrade) {
             gauges.extend(members::gauges(&members));
         }
+        gauges.extend(tables.iter().flat_map(|ask| ask()));
         gauges
     })
 }

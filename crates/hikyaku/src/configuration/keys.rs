@@ -342,6 +342,39 @@ pub(super) static KEYS: &[Key] = &[
         "After how many seconds a footprint is gone."
     ),
     key!(
+        "tables.open",
+        tables.open,
+        "Tables that are served beside the relay over memcached's and Tokyo Tyrant's protocols: names and tables; the first is the default table. None: none are served."
+    ),
+    key!(
+        "tables.listen",
+        tables.listen,
+        "Where clients of the tables connect. An address that is not loopback needs a token.",
+        "\"127.0.0.1:11211\""
+    ),
+    key!(
+        "tables.unix",
+        tables.unix,
+        "A Unix socket for clients of the tables, which only the server's own user may open.",
+        "\"/run/hikyaku/tables.sock\""
+    ),
+    key!(
+        "tables.token",
+        tables.token,
+        "What clients of the tables must present first over TCP.",
+        "\"<a long random text>\""
+    ),
+    key!(
+        "tables.log",
+        tables.logging,
+        "Whether updates of the tables are logged: \"none\"; \"async\": nobody waits, and a power cut takes the last moment; \"sync\": answers wait for the disk."
+    ),
+    key!(
+        "tables.server_id",
+        tables.server_id,
+        "This server's number in update logs, from 1: each server of a pair or chain has its own."
+    ),
+    key!(
         "metrics.listen",
         server.metrics_listen,
         "Where Prometheus reads the metrics; unset means nowhere. Keep it away from the public.",

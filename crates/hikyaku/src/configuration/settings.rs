@@ -12,6 +12,8 @@ use hikyaku_members::FootprintLimits;
 use hikyaku_relay::{RelayUrls, UrlError};
 use hikyaku_server::ServerConfig;
 
+use crate::tables::TablesSettings;
+
 /// All settings.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
@@ -39,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) keep_members: bool,
     /// What is kept of the visitors of members' pages.
     pub(crate) footprints: FootprintLimits,
+    /// Which tables are served beside the relay.
+    pub(crate) tables: TablesSettings,
     /// Which log lines are written, as `info` or `warn,hikyaku_server=debug`.
     pub(crate) log_filter: String,
     /// How they are written.
@@ -113,6 +117,7 @@ impl Default for Settings {
             purge_seconds_max: Options::default().purge_seconds_max,
             keep_members: true,
             footprints: FootprintLimits::default(),
+            tables: TablesSettings::default(),
             log_filter: "info".to_owned(),
             log_format: LogFormat::Text,
         }

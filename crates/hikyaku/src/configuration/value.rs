@@ -1,12 +1,16 @@
 //! Single values: how each type is read from TOML and from the environment, and written again.
 
-use std::{fmt::Display, net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
+use std::{
+    fmt::Display, net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
+};
 
 use hikyaku_event::{PublicKey, escape};
 use hikyaku_server::AddressRange;
+use hikyaku_tables::{Logging, NamedTable};
 use toml::de::DeValue;
 
 use super::settings::{DatabaseUrl, DurabilityKind, LogFormat, SecretKey};
+use crate::tables::Token;
 
 /// A value as somebody wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -264,26 +268,76 @@ impl<T: Value> Value for Option<T> {
     }
 }
 
-/// Lists are arrays of strings in TOML, and separated by commas elsewhere.
 impl Value for Vec<AddressRange> {
     fn read(given: &Given) -> Result<Self, String> {
-        let parse = |text: &str| {
-            text.parse()
-                .map_err(|error: hikyaku_server::AddressRangeError| error.to_string())
-        };
-        match given {
-            Given::List(list) => list.iter().map(|text| parse(text)).collect(),
-            Given::Untyped(text) => text
-                .split(',')
-                .map(str::trim)
-                .filter(|text| !text.is_empty())
-                .map(parse)
-                .collect(),
-            _ => Err("expected a list of IP addresses or ranges, like [\"10.0.0.0/8\"]".to_owned()),
-        }
+        read_list(
+            given,
+            "a list of IP addresses or ranges, like [\"10.0.0.0/8\"]",
+        )
     }
     fn write(&self) -> Option<String> {
         Some(list(self))
+    }
+}
+
+impl Value for Vec<NamedTable> {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_list(
+            given,
+            "a list of names and tables, like [\"seen=seen.fixed?width=16\"]",
+        )
+    }
+    fn write(&self) -> Option<String> {
+        Some(list(self))
+    }
+}
+
+/// Reads a list: an array of strings in TOML, separated by commas elsewhere.
+fn read_list<T>(given: &Given, expected: &str) -> Result<Vec<T>, String>
+where
+    T: FromStr<Err: Display>,
+{
+    let parse = |text: &str| text.parse().map_err(|error: T::Err| error.to_string());
+    match given {
+        Given::List(list) => list.iter().map(|text| parse(text)).collect(),
+        Given::Untyped(text) => text
+            .split(',')
+            .map(str::trim)
+            .filter(|text| !text.is_empty())
+            .map(parse)
+            .collect(),
+        _ => Err(format!("expected {expected}")),
+    }
+}
+
+impl Value for Token {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_text(given, "a text", |text| Some(Self(text.to_owned())))
+    }
+    fn write(&self) -> Option<String> {
+        Some(quoted("(not shown)"))
+    }
+}
+
+impl Value for Logging {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_text(
+            given,
+            "\"none\", \"async\" or \"sync\"",
+            |text| match text {
+                "none" => Some(Self::None),
+                "async" => Some(Self::Async),
+                "sync" => Some(Self::Sync),
+                _ => None,
+            },
+        )
+    }
+    fn write(&self) -> Option<String> {
+        Some(quoted(match self {
+            Self::None => "none",
+            Self::Async => "async",
+            Self::Sync => "sync",
+        }))
     }
 }
 

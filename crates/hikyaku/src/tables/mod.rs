@@ -1,5 +1,6 @@
 //! The commands about tables: `hikyaku tables ...`.
 
+mod beside;
 mod command;
 mod replay;
 mod serve;
@@ -11,6 +12,7 @@ use hikyaku_tables::TableError;
 
 use crate::failure::Failure;
 
+pub(crate) use beside::{ServedTables, TablesSettings, Token};
 pub(crate) use command::TablesCommand;
 
 /// Runs a command.

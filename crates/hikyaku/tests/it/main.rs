@@ -20,4 +20,5 @@ mod real_events;
 mod serving;
 mod store_commands;
 mod table_files;
+mod tables_beside;
 mod websocket;

@@ -1,0 +1,180 @@
+//! Tables that the relay's own process serves, on an address of their own.
+
+use std::{
+    error::Error,
+    net::SocketAddr,
+    path::PathBuf,
+    sync::Arc,
+    thread::{self, JoinHandle},
+};
+
+use futures_channel::oneshot;
+use hikyaku_server::Gauge;
+use hikyaku_table_server::{Count, Metrics, TableServer, TableServerConfig};
+use hikyaku_tables::{Logging, NamedTable, Tables, TablesOptions};
+use hikyaku_vfs::{Disk, RealDisk};
+
+use super::failure;
+use crate::{configuration::Settings, failure::Failure};
+
+/// Which tables are served beside the relay, and where.
+#[derive(Debug, Clone)]
+pub(crate) struct TablesSettings {
+    /// The tables; none: none are served.
+    pub(crate) open: Vec<NamedTable>,
+    /// Where clients connect.
+    pub(crate) listen: Option<SocketAddr>,
+    /// A Unix socket.
+    pub(crate) unix: Option<PathBuf>,
+    /// What clients over TCP must present.
+    pub(crate) token: Option<Token>,
+    /// Whether updates are logged.
+    pub(crate) logging: Logging,
+    /// This server's number in update logs.
+    pub(crate) server_id: u32,
+}
+
+impl Default for TablesSettings {
+    fn default() -> Self {
+        Self {
+            open: Vec::new(),
+            // memcached's port.
+            listen: Some(([127, 0, 0, 1], 11211).into()),
+            unix: None,
+            token: None,
+            logging: Logging::Async,
+            server_id: 1,
+        }
+    }
+}
+
+/// What clients must present. Never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Token(pub(crate) String);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// Tables that are being served; until [`ServedTables::stop`].
+pub(crate) struct ServedTables {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+    tables: Arc<Tables>,
+    metrics: Metrics,
+}
+
+impl ServedTables {
+    /// Opens the tables and serves them on threads of their own; none if none are configured.
+    pub(crate) fn start(settings: &Settings) -> Result<Option<Self>, Failure> {
+        let wanted = &settings.tables;
+        if wanted.open.is_empty() {
+            return Ok(None);
+        }
+        let folder = settings.data.join("tables");
+        let disk: Disk = Arc::new(RealDisk);
+        let options = TablesOptions {
+            logging: wanted.logging,
+            ..TablesOptions::new(wanted.server_id)
+        };
+        let tables = Tables::open(&disk, &folder, &wanted.open, &options)
+            .map_err(|error| failure("can't open the tables", &error))?;
+        let tables = Arc::new(tables);
+        let config = TableServerConfig {
+            listen: wanted.listen,
+            unix: wanted.unix.clone(),
+            token: wanted.token.clone().map(|token| token.0),
+            server_id: wanted.server_id,
+            ..TableServerConfig::default()
+        };
+        let server = TableServer::bind_set(config, Arc::clone(&tables)).map_err(|error| {
+            Failure::Failed(format!("the tables can't be served: {}", chain(&error)))
+        })?;
+        let metrics = server.metrics();
+        if let Some(address) = server.address() {
+            tracing::info!("tables are ready at {address}");
+        }
+        let (stop, stopped) = oneshot::channel::<()>();
+        let thread = thread::Builder::new()
+            .name("tables".into())
+            .spawn(move || {
+                let served = server.run(async {
+                    let _ = stopped.await;
+                });
+                if let Err(error) = served {
+                    // The relay goes on: its members are not to suffer from the tables.
+                    tracing::error!(error = chain(&error), "the tables are served no more");
+                }
+            })
+            .map_err(|error| Failure::io("no thread for the tables", &error))?;
+        Ok(Some(Self {
+            stop,
+            thread,
+            tables,
+            metrics,
+        }))
+    }
+
+    /// Returns what asks for the figures.
+    pub(crate) fn gauges(&self) -> impl Fn() -> Vec<Gauge> + Send + Sync + use<> {
+        let metrics = self.metrics.clone();
+        move || {
+            let sum = |counts: &[Count]| counts.iter().map(|count| metrics.get(*count)).sum();
+            let gauge = |name, help, value: u64| Gauge {
+                name,
+                help,
+                value: value as f64,
+            };
+            vec![
+                gauge(
+                    "tables_connections",
+                    "Connections of the tables' clients.",
+                    metrics.connections(),
+                ),
+                gauge(
+                    "tables_reads",
+                    "Keys that the tables' clients asked for.",
+                    sum(&[Count::Get, Count::TyrantGet]),
+                ),
+                gauge(
+                    "tables_writes",
+                    "Values that the tables' clients sent.",
+                    sum(&[Count::Set, Count::TyrantPut]),
+                ),
+                gauge(
+                    "tables_refused",
+                    "Requests of the tables' clients that were refused.",
+                    metrics.get(Count::Refused),
+                ),
+                gauge(
+                    "tables_received_bytes",
+                    "Bytes that the tables' clients sent.",
+                    metrics.get(Count::BytesRead),
+                ),
+                gauge(
+                    "tables_sent_bytes",
+                    "Bytes that were sent to the tables' clients.",
+                    metrics.get(Count::BytesWritten),
+                ),
+            ]
+        }
+    }
+
+    /// Answers what was asked, and closes the tables.
+    pub(crate) fn stop(self) {
+        // It may have stopped by itself.
+        let _ = self.stop.send(());
+        if self.thread.join().is_err() {
+            tracing::error!("serving the tables has failed");
+        }
+        if let Some(Err(error)) = Arc::into_inner(self.tables).map(Tables::close) {
+            tracing::warn!(%error, "the tables are left as they are");
+        }
+    }
+}
+
+fn chain(error: &dyn Error) -> String {
+    crate::failure::chain(error)
+}

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hikyaku_table_server::{Metrics, TableServer, TableServerConfig, TableServerError};
-use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
+use hikyaku_tables::{MemoryOptions, MemoryTable, Table, Tables};
 use tokio::sync::oneshot;
 
 /// A configuration for clients on this machine.
@@ -39,7 +39,15 @@ impl Running {
         config: TableServerConfig,
         tables: Vec<(String, Arc<dyn Table>)>,
     ) -> Self {
-        let server = TableServer::bind(config, tables).unwrap();
+        Self::serve(TableServer::bind(config, tables).unwrap())
+    }
+
+    /// Starts with tables that were opened together.
+    pub(crate) fn with_set(config: TableServerConfig, set: &Arc<Tables>) -> Self {
+        Self::serve(TableServer::bind_set(config, Arc::clone(set)).unwrap())
+    }
+
+    fn serve(server: TableServer) -> Self {
         let (stop, stopped) = oneshot::channel();
         Self {
             address: server.address(),

@@ -10,7 +10,8 @@ use std::{
 };
 
 use hikyaku_table_server::{Count, TableServer, TableServerConfig, TableServerError};
-use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
+use hikyaku_tables::{Logging, MemoryOptions, MemoryTable, Table, Tables, TablesOptions};
+use hikyaku_vfs::{Disk, RealDisk};
 
 use crate::running::{Running, loopback};
 
@@ -172,4 +173,51 @@ fn who_never_reads_is_closed_and_holds_up_nobody() {
     }
     writer.join().unwrap();
     assert_eq!(server.metrics.get(Count::ConnectionsOverdue), 1);
+}
+
+#[test]
+fn answers_wait_for_a_synchronous_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk: Disk = Arc::new(RealDisk);
+    let named = ["names=names.hash", "seen=seen.fixed?width=8"].map(|text| text.parse().unwrap());
+    let options = TablesOptions {
+        logging: Logging::Sync,
+        ..TablesOptions::new(7)
+    };
+    let open = || Arc::new(Tables::open(&disk, folder.path(), &named, &options).unwrap());
+    let tables = open();
+    let server = Running::with_set(loopback(), &tables);
+    let mut client = server.connect();
+    for number in 1..50 {
+        let set = format!("set seen:{number} 0 0 1\r\nx\r\nset k{number} 3 0 1\r\ny\r\n");
+        say(&mut client, set.as_bytes(), b"STORED\r\nSTORED\r\n");
+        assert!(tables.settled().is_none(), "an answer came before its log");
+    }
+    drop((client, server));
+    Arc::into_inner(tables).unwrap().close().unwrap();
+    let tables = open();
+    let server = Running::with_set(loopback(), &tables);
+    let expected = b"VALUE seen:49 0 1\r\nx\r\nVALUE k49 3 1\r\ny\r\nEND\r\n";
+    say(&mut server.connect(), b"get seen:49 k49 k50\r\n", expected);
+}
+
+#[test]
+fn hundreds_of_half_sent_requests_hold_up_nobody() {
+    let server = Running::start(loopback());
+    let half: Vec<_> = (0..400)
+        .map(|number| {
+            let mut client = server.connect();
+            let request = format!("set k{number} 0 0 1000000\r\nbegun");
+            client.write_all(request.as_bytes()).unwrap();
+            client
+        })
+        .collect();
+    let mut other = server.connect();
+    for _ in 0..100 {
+        say(&mut other, b"set a 0 0 1\r\nx\r\n", b"STORED\r\n");
+    }
+    for mut client in half.into_iter().take(10) {
+        client.write_all(&vec![b'x'; 999_995]).unwrap();
+        say(&mut client, b"\r\n", b"STORED\r\n");
+    }
 }

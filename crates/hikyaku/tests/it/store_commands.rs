@@ -117,7 +117,7 @@ fn every_line_of_an_import_is_counted_once() {
         );
         assert_eq!(
             report["invalid"],
-            json!({"malformed": 1, "wrong_id": 1, "wrong_signature": 1, "too_long": 0})
+            json!({"malformed": 1, "wrong_id": 1, "wrong_signature": 1, "too_long": 0, "unreadable": 0})
         );
         let bad: Vec<_> = report["first_invalid"]
             .as_array()

@@ -17,6 +17,7 @@ mod moving_in;
 mod postgres_store;
 mod program;
 mod real_events;
+mod replication;
 mod serving;
 mod store_commands;
 mod table_files;

@@ -1,0 +1,239 @@
+//! Two real table servers, of which one follows the other, through whatever happens to them.
+
+use std::{
+    collections::BTreeMap,
+    io::{BufRead, BufReader, ErrorKind, Read, Write, copy},
+    net::{Shutdown, TcpListener, TcpStream},
+    process::{Child, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use crate::program::Place;
+
+/// Rounds of updates, each with another interruption in its middle.
+const ROUNDS: u64 = 9;
+const UPDATES: u64 = 3000;
+
+/// A table server; killed when dropped.
+struct Server(Child);
+
+impl Server {
+    /// Starts one, and returns it with its address when it is ready.
+    fn start(place: &Place, number: u32, listen: &str, follow: Option<&str>) -> (Self, String) {
+        let number = number.to_string();
+        let mut args = vec![
+            "tables",
+            "serve",
+            "--listen",
+            listen,
+            "--server-id",
+            &number,
+        ];
+        args.extend([
+            "--open",
+            "seen=seen.fixed?width=16&limit=1m",
+            "--log",
+            "async",
+        ]);
+        args.extend(["--open", "names=names.ordered?durability=none"]);
+        if let Some(follow) = follow {
+            args.extend(["--follow", follow]);
+        }
+        let mut command = place.command(&args);
+        let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut said = String::new();
+        let address = loop {
+            let line = lines
+                .next()
+                .unwrap_or_else(|| panic!("not ready: {said}"))
+                .unwrap();
+            if let Some((_, address)) = line.split_once("tables are ready at ") {
+                break address.to_owned();
+            }
+            said += &line;
+        };
+        // What else it says is nobody's business here, but must be read.
+        thread::spawn(move || lines.for_each(drop));
+        (Self(child), address)
+    }
+
+    /// Ends it with no chance to finish anything.
+    fn kill_nine(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What stands between the two servers, and can be cut.
+struct Wire {
+    address: String,
+    ends: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Wire {
+    fn to(target: String) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let ends: Arc<Mutex<Vec<TcpStream>>> = Arc::default();
+        let all = Arc::clone(&ends);
+        thread::spawn(move || {
+            for near in listener.incoming() {
+                let near = near.unwrap();
+                let Ok(far) = TcpStream::connect(&target) else {
+                    continue;
+                };
+                let pairs = [(&near, &far), (&far, &near)];
+                for (from, to) in
+                    pairs.map(|(a, b)| (a.try_clone().unwrap(), b.try_clone().unwrap()))
+                {
+                    thread::spawn(move || {
+                        let (mut from, mut to) = (from, to);
+                        let _ = copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Both);
+                    });
+                }
+                all.lock().unwrap().extend([near, far]);
+            }
+        });
+        Self { address, ends }
+    }
+
+    fn cut(&self) {
+        for end in self.ends.lock().unwrap().drain(..) {
+            let _ = end.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// A client of the binary protocol.
+struct Client(TcpStream);
+
+impl Client {
+    fn to(address: &str) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Self(stream)
+    }
+
+    fn send(&mut self, command: u8, numbers: &[u32], strings: &[&[u8]]) -> std::io::Result<()> {
+        let mut request = vec![0xc8, command];
+        for number in numbers {
+            request.extend_from_slice(&number.to_be_bytes());
+        }
+        request.extend_from_slice(&strings.concat());
+        self.0.write_all(&request)
+    }
+
+    fn done(&mut self) -> std::io::Result<bool> {
+        let mut answer = [9];
+        self.0.read_exact(&mut answer)?;
+        Ok(answer == [0])
+    }
+
+    fn string(&mut self) -> Vec<u8> {
+        let mut length = [0; 4];
+        self.0.read_exact(&mut length).unwrap();
+        let mut string = vec![0; u32::from_be_bytes(length) as usize];
+        self.0.read_exact(&mut string).unwrap();
+        string
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<Vec<u8>> {
+        self.send(0x30, &[key.len() as u32], &[key]).unwrap();
+        self.done().unwrap().then(|| self.string())
+    }
+
+    /// Returns all records of both tables.
+    fn records(&mut self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        let mut keys = Vec::new();
+        for pattern in [&b"[min,max]"[..], b"names:"] {
+            let numbers = [pattern.len() as u32, u32::MAX];
+            self.send(0x58, &numbers, &[pattern]).unwrap();
+            assert!(self.done().unwrap());
+            let mut count = [0; 4];
+            self.0.read_exact(&mut count).unwrap();
+            keys.extend((0..u32::from_be_bytes(count)).map(|_| self.string()));
+        }
+        let found = keys.into_iter().map(|key| {
+            let value = self.get(&key).unwrap();
+            (key, value)
+        });
+        found.collect()
+    }
+
+    /// Makes the update of a number; an error if the server is gone.
+    fn update(&mut self, number: u64) -> std::io::Result<()> {
+        // Any mixing function does.
+        let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+        let key = (random % 400 + 1).to_string();
+        let key = match random % 3 {
+            0 => format!("names:{key}"),
+            _ => key,
+        };
+        let value = number.to_string();
+        let lengths = [key.len() as u32, value.len() as u32];
+        let strings = [key.as_bytes(), value.as_bytes()];
+        match random % 7 {
+            0 => self.send(0x20, &lengths[..1], &strings[..1])?,
+            1 => self.send(0x13, &[lengths[0], lengths[1], 12], &strings)?,
+            2 => return self.send(0x18, &lengths, &strings),
+            3 if random % 500 == 3 => self.send(0x72, &[], &[])?,
+            _ => self.send(0x10, &lengths, &strings)?,
+        }
+        self.done().map(drop)
+    }
+}
+
+#[test]
+fn a_replica_ends_with_equal_tables_after_cut_wires_and_kill_nine_of_either() {
+    let places = [Place::new(), Place::new()];
+    let (mut source, source_at) = Server::start(&places[0], 1, "127.0.0.1:0", None);
+    let wire = Wire::to(source_at.clone());
+    let follow = Some(wire.address.as_str());
+    let (mut replica, replica_at) = Server::start(&places[1], 2, "127.0.0.1:0", follow);
+    let mut client = Client::to(&source_at);
+    for number in 0..ROUNDS * UPDATES {
+        if let Err(error) = client.update(number) {
+            panic!("the source is gone: {error}");
+        }
+        // In the middle of a round, with updates on every part of their way.
+        let interruption = number / UPDATES % 3;
+        match (number % UPDATES == UPDATES / 2).then_some(interruption) {
+            Some(0) => wire.cut(),
+            Some(1) => {
+                replica.kill_nine();
+                replica = Server::start(&places[1], 2, &replica_at, follow).0;
+            }
+            Some(_) => {
+                source.kill_nine();
+                let gone = (0..UPDATES)
+                    .map(|number| client.update(number))
+                    .find_map(Result::err);
+                assert_ne!(gone.unwrap().kind(), ErrorKind::WouldBlock);
+                source = Server::start(&places[0], 1, &source_at, None).0;
+                client = Client::to(&source_at);
+            }
+            None => {}
+        }
+    }
+    client.send(0x10, &[4, 3], &[b"5000", b"end"]).unwrap();
+    assert!(client.done().unwrap());
+    let mut asker = Client::to(&replica_at);
+    while asker.get(b"5000").is_none() {
+        thread::yield_now();
+    }
+    let (ours, theirs) = (client.records(), asker.records());
+    assert!(ours.len() > 100, "{}", ours.len());
+    assert_eq!(ours, theirs);
+    drop((source, replica));
+}

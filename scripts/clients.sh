@@ -1,9 +1,8 @@
 #!/usr/bin/env bash
 # Runs real client libraries against a relay: nostr-tools (npm) and nostr-sdk (PyPI), and against a
-# table server: memcached (npm), pymemcache, and, where Python 2.7
-# is installed, pytyrant and pyrant (PyPI). Without RELAY_URL it builds this relay and
-# starts it on a free port with data in a temporary folder; so it does with the table server, without
-# TABLES_ADDRESS (host:port).
+# table server: memcached (npm), pymemcache, and, where Python 2.7 is installed, pytyrant and pyrant
+# (PyPI). Without RELAY_URL it builds this relay and starts it on a free port with data in a temporary
+# folder; so it does with the table server, without TABLES_ADDRESS (host:port).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -74,7 +73,7 @@ echo "memcached (npm) against $TABLES_ADDRESS"
 (cd "$clients/memcached" && node --test --test-reporter=spec) || failed=1
 echo "pymemcache against $TABLES_ADDRESS"
 "$python/bin/python" "$clients/pymemcache/test_tables.py" || failed=1
-if command -v "${PYTHON2:=python2.7}" >/dev/null; then
+if "${PYTHON2:=python2.7}" -c '' 2>/dev/null; then
   echo "pytyrant and pyrant against $TABLES_ADDRESS"
   "$python/bin/pip" install --quiet --disable-pip-version-check --no-deps --no-compile --upgrade \
     --target "$PWD/target/clients/tyrant" -r "$clients/tyrant/requirements.txt"

@@ -118,7 +118,8 @@ impl Reading {
         Answered::Yes
     }
 
-    fn count(&self, read: &Result<bool, TableError>, exchange: &Exchange<'_>) {
+    /// Counts what came of one key.
+    pub(super) fn count(&self, read: &Result<bool, TableError>, exchange: &Exchange<'_>) {
         let (command, hits, misses) = match self.expiry {
             None => (Count::Get, Count::GetHits, Count::GetMisses),
             Some(_) => (Count::Touch, Count::TouchHits, Count::TouchMisses),

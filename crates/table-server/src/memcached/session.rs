@@ -692,11 +692,17 @@ impl Protocol for Session {
                         line("OK", exchange.output);
                     }
                 }
-                (Settled::Task(Ok(made)), _) => exchange.output.extend_from_slice(&made),
+                (Settled::Task(Ok(made)), _) => {
+                    if let Some(reading) = &self.reading {
+                        reading.count(&Ok(!made.is_empty()), exchange);
+                    }
+                    exchange.output.extend_from_slice(&made);
+                }
                 (Settled::Task(Err(error)) | Settled::Update(Err(error)), _) => {
                     exchange.count(Count::Refused, 1);
                     line(&reply::error_line(&error), exchange.output);
                     if let Some(reading) = self.reading.take() {
+                        exchange.count(Count::Touch, 1);
                         self.skip = reading.left;
                         return;
                     }

@@ -292,6 +292,12 @@ fn the_usual_line_is_read_as_any_other() {
     }
 }
 
+/// A find of the random commands: a table that waits counts what one that answers at once does.
+#[test]
+fn a_touching_read_is_counted_whoever_answers_it() {
+    fuzz_memcached(b"gat 0 a\r\nstats\r\nset a 0 0 1\r\nb\r\ngat 0 a b\r\nstats\r\n");
+}
+
 /// Words of commands, so that random ones are near to real ones.
 fn near_commands() -> impl Strategy<Value = Vec<u8>> {
     let word = prop_oneof![

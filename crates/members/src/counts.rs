@@ -42,12 +42,7 @@ impl Counts {
                 Update::new(key, change)
             })
             .collect();
-        let mut outcomes = Vec::with_capacity(updates.len());
-        self.table.update_all(&updates, stamp, &mut outcomes);
-        outcomes
-            .into_iter()
-            .try_for_each(|outcome| outcome.map(drop))?;
-        Ok(())
+        self.update(&updates, stamp)
     }
 
     /// Lists a member's counts, by kind.
@@ -81,8 +76,12 @@ impl Counts {
             .iter()
             .map(|name| Update::new(name, Change::Remove))
             .collect();
+        self.update(&updates, stamp)
+    }
+
+    fn update(&self, updates: &[Update<'_>], stamp: Stamp) -> Result<(), MembersError> {
         let mut outcomes = Vec::with_capacity(updates.len());
-        self.table.update_all(&updates, stamp, &mut outcomes);
+        self.table.update_all(updates, stamp, &mut outcomes);
         outcomes
             .into_iter()
             .try_for_each(|outcome| outcome.map(drop))?;

@@ -1,7 +1,6 @@
 //! Tables that the relay's own process serves, on an address of their own.
 
 use std::{
-    error::Error,
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -15,7 +14,10 @@ use hikyaku_tables::{Logging, NamedTable, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk};
 
 use super::failure;
-use crate::{configuration::Settings, failure::Failure};
+use crate::{
+    configuration::Settings,
+    failure::{Failure, chain},
+};
 
 /// Which tables are served beside the relay, and where.
 #[derive(Debug, Clone)]
@@ -173,8 +175,4 @@ impl ServedTables {
             tracing::warn!(%error, "the tables are left as they are");
         }
     }
-}
-
-fn chain(error: &dyn Error) -> String {
-    crate::failure::chain(error)
 }

@@ -6,11 +6,11 @@ mod replay;
 mod serve;
 mod transfer;
 
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 use hikyaku_tables::TableError;
 
-use crate::failure::Failure;
+use crate::failure::{Failure, chain};
 
 pub(crate) use beside::{ServedTables, TablesSettings, Token};
 pub(crate) use command::TablesCommand;
@@ -44,10 +44,7 @@ pub(crate) fn run(command: &TablesCommand) -> Result<ExitCode, Failure> {
 
 /// Says why a table refused.
 fn failure(doing: &str, error: &TableError) -> Failure {
-    let mut said = format!("{doing}: {error}");
-    if let Some(cause) = error.source() {
-        said = format!("{said}: {cause}");
-    }
+    let said = format!("{doing}: {}", chain(error));
     match error {
         TableError::Corrupt(_) => Failure::Damaged(said),
         TableError::Syntax(_) | TableError::Unsupported { .. } => Failure::Usage(said),

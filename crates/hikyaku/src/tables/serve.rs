@@ -1,13 +1,17 @@
 //! `tables serve`: opens the tables, binds, says that it is ready, and closes in order.
 
-use std::{error::Error, process::ExitCode, sync::Arc, time::Duration};
+use std::{process::ExitCode, sync::Arc, time::Duration};
 
 use hikyaku_table_server::{Source, TableServer, TableServerConfig, TableServerError};
 use hikyaku_tables::{Logging, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk};
 
 use super::{command::Log, command::ServeFlags, failure};
-use crate::{failure::Failure, serve::allow_connections, signals};
+use crate::{
+    failure::{Failure, chain},
+    serve::allow_connections,
+    signals,
+};
 
 /// memcached's port.
 const PORT: u16 = 11211;
@@ -71,13 +75,7 @@ fn say_ready(server: &TableServer, flags: &ServeFlags) {
 }
 
 fn why(error: &TableServerError) -> Failure {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        text += ": ";
-        text += &error.to_string();
-        source = error.source();
-    }
+    let text = chain(error);
     match error {
         TableServerError::TokenMissing(_) => Failure::Usage(format!(
             "{text}: give one with --token or HIKYAKU_TABLES_TOKEN, or use --unix"

@@ -81,7 +81,7 @@ pub struct Members {
 }
 
 impl Members {
-    /// Opens the members' tables; costs a read of all keys (0.1 s a million). `seed` is to be random.
+    /// Opens the members' tables; costs a read of all keys. `seed` is to be random.
     pub fn open(
         tables: MemberTables,
         limits: FootprintLimits,

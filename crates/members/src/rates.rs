@@ -32,7 +32,7 @@ pub struct RateLimits {
 }
 
 impl RateLimits {
-    /// Keeps the state in so many bytes of memory: about 150 a client.
+    /// Keeps the state in at most so many bytes of memory.
     pub fn new(limit_bytes: u64) -> Self {
         let options = MemoryOptions {
             limit_bytes,

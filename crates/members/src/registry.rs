@@ -1,5 +1,5 @@
 //! Public keys and their numbers. The table of keys is the truth; the way back from a key to its
-//! number is an index in memory, made when the tables are opened (5 to 10 bytes a member).
+//! number is an index in memory, made when the tables are opened.
 
 use std::{
     hash::BuildHasher as _,

@@ -60,7 +60,7 @@ pub(crate) struct RateGate {
 /// Bytes of what a rate is kept for: a public key at most.
 const KEY_LEN: usize = 32;
 
-/// Places looked at in one sweep: a fraction of a millisecond.
+/// Places looked at in one sweep, so that no sweep is long.
 const SLOTS_PER_SWEEP: usize = 10_000;
 /// How often to sweep.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_secs(1);

@@ -38,7 +38,7 @@ use crate::{
 /// it may be large: what one read brings is one batch.
 const INPUT_BYTES: usize = 256 * 1024;
 
-/// Bytes for the state of clients' rates: some hundred thousand clients that are busy at once.
+/// Bytes for the state of clients' rates.
 const RATES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// What all workers share; nothing in it needs a lock.

@@ -1,5 +1,5 @@
 //! Measures the store alone on a running server: storing a corpus (one event's JSON a line, its checks
-//! left out), and questions like those of `hikyaku-bench query`.
+//! left out), and questions like those of `hikyaku bench relay`.
 //!
 //!     cargo run --release -p hikyaku-postgres --example measure -- URL SCHEMA CORPUS [EVENTS]
 //!

@@ -1,5 +1,6 @@
 //! memcached's text protocol, its meta commands included, and the modes of `ms` that rotate.
 
+mod classic;
 mod leases;
 mod meta;
 mod reading;

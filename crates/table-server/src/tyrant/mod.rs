@@ -4,11 +4,14 @@
 //! number or an error, a length that is too much is skipped in step and answered, nothing runs a
 //! shell, and each connection has its own iterator.
 
+mod administration;
 mod arguments;
 mod double;
+mod functions;
 mod iterator;
 mod keys;
 mod misc;
+mod reading;
 mod session;
 mod stat;
 #[cfg(any(test, feature = "testing"))]

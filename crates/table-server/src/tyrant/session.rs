@@ -5,19 +5,19 @@ use std::collections::VecDeque;
 use hikyaku_tables::{Change, Condition, IntegerWidth, Outcome, Stamp, Table, TableError, Update};
 
 use super::{
-    arguments::{For, Gathering, Strings},
+    administration,
+    arguments::{For, Gathering},
     double,
     iterator::KeyIterator,
     keys::Word,
-    misc::{self, Answer},
-    stat,
-    wire::{self, DONE, FAILED, Parsed, Put, Refusal, Request, write_string},
+    misc,
+    wire::{self, DONE, FAILED, Parsed, Put, Refusal, Request},
 };
 use crate::{
     catalogue::{Catalogue, TableId},
     exchange::{Exchange, Handed, Protocol, Step},
     metrics::Count,
-    replication::{Handover, Source},
+    replication::Handover,
     writer::{Settled, Task},
 };
 
@@ -29,7 +29,7 @@ const ANSWER_VALUES: usize = 16;
 /// The original's numbers for why something was not done.
 const NO_RECORD: (u32, &str) = (22, "no record found");
 const EXISTS: (u32, &str) = (21, "existing record");
-const MISCELLANEOUS: u32 = 9999;
+pub(super) const MISCELLANEOUS: u32 = 9999;
 
 /// A conversation in Tokyo Tyrant's protocol.
 #[derive(Debug, Default)]
@@ -37,9 +37,9 @@ pub(crate) struct Session {
     state: State,
     /// How to answer what was left to a table's writer.
     pending: VecDeque<Reply>,
-    keys: KeyIterator,
+    pub(super) keys: KeyIterator,
     /// Why the last thing that was not done was not: `misc` with `error` asks.
-    error: Option<(u32, String)>,
+    pub(super) error: Option<(u32, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -149,18 +149,18 @@ impl Session {
             _ if !exchange.is_settled() => Step::Settle,
             Request::Replicate { from_us, server_id } => {
                 let handover = Handover::Tyrant { from_us, server_id };
-                return hand_over(handover, bytes, exchange);
+                return administration::hand_over(handover, bytes, exchange);
             }
             Request::Follow { version, server_id } => {
                 let handover = Handover::Follow { version, server_id };
-                return hand_over(handover, bytes, exchange);
+                return administration::hand_over(handover, bytes, exchange);
             }
             Request::SetMaster {
                 host,
                 port,
                 from_us,
             } => {
-                let is_set = set_master(host, port, from_us, exchange);
+                let is_set = administration::set_master(host, port, from_us, exchange);
                 self.say(is_set, exchange);
                 Step::Went
             }
@@ -174,67 +174,6 @@ impl Session {
             exchange.count(Count::TyrantOther, 1);
         }
         step
-    }
-
-    /// Answers what changes nothing, from what is at hand.
-    fn read(&mut self, request: &Request<'_>, exchange: &mut Exchange<'_>) {
-        let default = &exchange.catalogue().table(Catalogue::DEFAULT).table;
-        match *request {
-            Request::Get(key) => {
-                exchange.count(Count::TyrantGet, 1);
-                if self.fetch(key, exchange) {
-                    exchange.output.push(DONE);
-                    write_string(exchange.output, exchange.value);
-                } else {
-                    exchange.count(Count::TyrantGetMiss, 1);
-                    exchange.output.push(FAILED);
-                }
-            }
-            Request::ValueSize(key) => {
-                let (table, key) = resolve(key, exchange);
-                let now = exchange.stamp().seconds();
-                let size = match Word::of(table, key).map(|word| word.key(table)) {
-                    None => table.size(key, now),
-                    Some(Ok(Some(key))) => table.size(&key, now),
-                    Some(Ok(None)) => Ok(None),
-                    Some(Err(error)) => Err(error),
-                };
-                match self.heed(size) {
-                    Some(size) => {
-                        exchange.output.push(DONE);
-                        let size = (size as u32).to_be_bytes();
-                        exchange.output.extend_from_slice(&size);
-                    }
-                    None => exchange.output.push(FAILED),
-                }
-            }
-            Request::IteratorInit => {
-                self.keys = KeyIterator::begin();
-                exchange.output.push(DONE);
-            }
-            Request::IteratorNext => {
-                let next = self.keys.next(&**default);
-                match self.heed(next) {
-                    Some(key) => {
-                        exchange.output.push(DONE);
-                        write_string(exchange.output, &key);
-                    }
-                    None => exchange.output.push(FAILED),
-                }
-            }
-            Request::RecordCount => write_u64(exchange.output, default.count()),
-            Request::Size => write_u64(exchange.output, default.bytes()),
-            Request::Stat => {
-                let text = stat::text(exchange);
-                exchange.output.push(DONE);
-                write_string(exchange.output, text.as_bytes());
-            }
-            // There are no scripts; and what is restored, its operator restores.
-            _ => {
-                self.error = Some((MISCELLANEOUS, "not available here".to_owned()));
-                exchange.output.push(FAILED);
-            }
-        }
     }
 
     /// Puts. Of silent puts many are carried out at once: they come in great numbers.
@@ -325,11 +264,11 @@ impl Session {
     }
 
     /// Leaves to the default table's writer what may take long. It writes the answer itself.
-    fn task(&mut self, task: Task, exchange: &mut Exchange<'_>) -> Step {
+    pub(super) fn task(&mut self, task: Task, exchange: &mut Exchange<'_>) -> Step {
         self.task_for(Catalogue::DEFAULT, task, Refusal::Code, exchange)
     }
 
-    fn task_for(
+    pub(super) fn task_for(
         &mut self,
         id: TableId,
         task: Task,
@@ -341,19 +280,6 @@ impl Session {
         }
         self.pending.push_back(Reply::Written(refusal));
         Step::Went
-    }
-
-    fn list_keys(&mut self, prefix: &[u8], max: i32, exchange: &mut Exchange<'_>) -> Step {
-        let (id, pattern) = exchange.catalogue().resolve(prefix);
-        let table_name = prefix.len() - pattern.len();
-        let (prefix, pattern) = (prefix.get(..table_name), pattern.to_vec());
-        let prefix = prefix.unwrap_or_default().to_vec();
-        let max = usize::try_from(max).unwrap_or(usize::MAX);
-        let bytes_max = answer_bytes_max(exchange);
-        let task = move |table: &dyn Table, _: Stamp| {
-            Ok(misc::keys(table, &pattern, &prefix, max, bytes_max)?)
-        };
-        self.task_for(id, Box::new(task), Refusal::Code, exchange)
     }
 
     /// Reads the list behind a request, and carries it out when it is whole.
@@ -396,134 +322,8 @@ impl Session {
         Step::Went
     }
 
-    /// Answers with the records that are there, each as two lengths, a key and a value.
-    fn get_many(&mut self, keys: &Strings, exchange: &mut Exchange<'_>) {
-        let start = exchange.output.len();
-        let bytes_max = answer_bytes_max(exchange);
-        exchange.output.extend_from_slice(&[DONE, 0, 0, 0, 0]);
-        let mut found = 0_u32;
-        for key in keys.iter() {
-            exchange.count(Count::TyrantGet, 1);
-            if !self.fetch(key, exchange) {
-                exchange.count(Count::TyrantGetMiss, 1);
-                continue;
-            }
-            let (output, value) = (&mut *exchange.output, &*exchange.value);
-            if output.len() - start + key.len() + value.len() > bytes_max {
-                output.truncate(start);
-                output.push(FAILED);
-                self.error = Some((MISCELLANEOUS, "the answer would be too long".to_owned()));
-                return;
-            }
-            for length in [key.len(), value.len()] {
-                output.extend_from_slice(&(length as u32).to_be_bytes());
-            }
-            output.extend_from_slice(key);
-            output.extend_from_slice(value);
-            found += 1;
-        }
-        if let Some(count) = exchange.output.get_mut(start + 1..start + 5) {
-            count.copy_from_slice(&found.to_be_bytes());
-        }
-    }
-
-    fn misc(&mut self, name: Vec<u8>, arguments: Strings, exchange: &mut Exchange<'_>) {
-        let table = &*exchange.catalogue().table(Catalogue::DEFAULT).table;
-        let stamp = exchange.stamp();
-        let bytes_max = answer_bytes_max(exchange);
-        let result = match (&*name, arguments.get(0)) {
-            (b"error", _) => {
-                let (code, text) = self.error.clone().unwrap_or((0, "success".to_owned()));
-                let mut answer = Answer::new(bytes_max);
-                answer
-                    .push(format!("{code}: {text}").as_bytes())
-                    .map(|()| answer.finish())
-            }
-            (b"iterinit", None) => {
-                self.keys = KeyIterator::begin();
-                Ok(Answer::new(bytes_max).finish())
-            }
-            (b"iterinit", Some(key)) => KeyIterator::begin_at(table, key, stamp.seconds())
-                .map(|keys| {
-                    self.keys = keys;
-                    Answer::new(bytes_max).finish()
-                })
-                .map_err(Into::into),
-            (b"iternext", _) => self.next_record(exchange),
-            _ => match table_of(&name, &arguments, exchange) {
-                Some((id, skip)) if !misc::is_short(&name) => {
-                    let task = move |table: &dyn Table, stamp: Stamp| {
-                        Ok(misc::call(
-                            &name, &arguments, skip, table, stamp, bytes_max,
-                        )?)
-                    };
-                    // It is settled, so the task is taken.
-                    self.task_for(id, Box::new(task), Refusal::CodeAndCount, exchange);
-                    return;
-                }
-                Some((id, skip)) => {
-                    let table = &*exchange.catalogue().table(id).table;
-                    misc::call(&name, &arguments, skip, table, stamp, bytes_max)
-                }
-                None => Err(misc::MiscError::Invalid),
-            },
-        };
-        match result {
-            Ok(answer) => exchange.output.extend_from_slice(&answer),
-            Err(error) => {
-                self.note(&error.into());
-                Refusal::CodeAndCount.write(exchange.output);
-            }
-        }
-    }
-
-    /// Returns the next record of the walk: a key and a value.
-    fn next_record(&mut self, exchange: &mut Exchange<'_>) -> Result<Vec<u8>, misc::MiscError> {
-        let table = &*exchange.catalogue().table(Catalogue::DEFAULT).table;
-        let mut answer = Answer::new(answer_bytes_max(exchange));
-        let key = self.keys.next(table)?.ok_or(misc::MiscError::Absent)?;
-        answer.push(&key)?;
-        let now = exchange.stamp().seconds();
-        if table.get(&key, now, exchange.value)?.is_some() {
-            answer.push(exchange.value)?;
-        }
-        Ok(answer.finish())
-    }
-
-    /// Reads a record into the exchange's value.
-    fn fetch(&mut self, key: &[u8], exchange: &mut Exchange<'_>) -> bool {
-        let (table, key) = resolve(key, exchange);
-        let now = exchange.stamp().seconds();
-        let found = match Word::of(table, key).map(|word| word.key(table)) {
-            None => table.get(key, now, exchange.value),
-            Some(Ok(Some(key))) => table.get(&key, now, exchange.value),
-            Some(Ok(None)) => Ok(None),
-            Some(Err(error)) => Err(error),
-        };
-        self.heed(found).is_some()
-    }
-
-    /// Writes a copy of the default table. The name is that of a new file in the folder for copies: a
-    /// client writes nowhere else, and no name runs anything.
-    fn copy(&mut self, name: &[u8], exchange: &mut Exchange<'_>) -> Step {
-        let folder = exchange.config().copies.clone();
-        let Some(path) = folder
-            .zip(plain_name(name))
-            .map(|(dir, name)| dir.join(name))
-        else {
-            if !exchange.is_settled() {
-                return Step::Settle;
-            }
-            let why = "a copy is a plain name in the folder for copies, if there is one";
-            self.error = Some((MISCELLANEOUS, why.to_owned()));
-            exchange.output.push(FAILED);
-            return Step::Went;
-        };
-        self.task(Box::new(move |table, _| done(table.copy(&path))), exchange)
-    }
-
     /// Answers whether something was done.
-    fn say(&mut self, done: Result<(), &str>, exchange: &mut Exchange<'_>) {
+    pub(super) fn say(&mut self, done: Result<(), &str>, exchange: &mut Exchange<'_>) {
         exchange.output.push(match done {
             Ok(()) => DONE,
             Err(why) => {
@@ -555,7 +355,7 @@ impl Session {
     }
 
     /// Notes why there is nothing, if there is nothing.
-    fn heed<T>(&mut self, found: Result<Option<T>, TableError>) -> Option<T> {
+    pub(super) fn heed<T>(&mut self, found: Result<Option<T>, TableError>) -> Option<T> {
         match found {
             Ok(Some(found)) => Some(found),
             Ok(None) => {
@@ -569,13 +369,13 @@ impl Session {
         }
     }
 
-    fn note(&mut self, error: &TableError) {
+    pub(super) fn note(&mut self, error: &TableError) {
         self.error = Some((MISCELLANEOUS, error.to_string()));
     }
 }
 
 /// Ends the conversation: what follows can't be understood. Says so first.
-fn refuse_all(exchange: &mut Exchange<'_>) -> Step {
+pub(super) fn refuse_all(exchange: &mut Exchange<'_>) -> Step {
     if !exchange.is_settled() {
         return Step::Settle;
     }
@@ -584,83 +384,20 @@ fn refuse_all(exchange: &mut Exchange<'_>) -> Step {
     Step::Close
 }
 
-/// Gives the connection to whoever serves followers.
-fn hand_over(handover: Handover, bytes: usize, exchange: &mut Exchange<'_>) -> Step {
-    if exchange.replication().is_none() {
-        return refuse_all(exchange);
-    }
-    exchange.take(bytes);
-    Step::HandOver(handover)
-}
-
-/// Follows another server from now on, or nobody if there is no host.
-fn set_master(
-    host: &[u8],
-    port: i32,
-    since_us: u64,
-    exchange: &Exchange<'_>,
-) -> Result<(), &'static str> {
-    let replication = exchange
-        .replication()
-        .ok_or("this server can follow nobody")?;
-    if host.is_empty() {
-        replication.follow(None);
-        return Ok(());
-    }
-    let host = std::str::from_utf8(host).map_err(|_| "the host is no name")?;
-    let port = u16::try_from(port).ok().filter(|port| *port > 0);
-    replication.follow(Some(Source {
-        host: host.to_owned(),
-        port: port.ok_or("the port is not from 1 to 65535")?,
-        token: None,
-        since_us,
-    }));
-    Ok(())
-}
-
-/// Returns a file's name that leads nowhere else.
-fn plain_name(name: &[u8]) -> Option<&str> {
-    let name = std::str::from_utf8(name).ok()?;
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
-    let is_plain = !name.is_empty() && !name.starts_with('.') && name.chars().all(is_plain);
-    is_plain.then_some(name)
-}
-
 fn own((code, text): (u32, &str)) -> (u32, String) {
     (code, text.to_owned())
 }
 
-fn done(result: Result<(), TableError>) -> Result<Vec<u8>, TableError> {
+pub(super) fn done(result: Result<(), TableError>) -> Result<Vec<u8>, TableError> {
     result.map(|()| vec![DONE])
 }
 
-fn write_u64(output: &mut Vec<u8>, number: u64) {
-    output.push(DONE);
-    output.extend_from_slice(&number.to_be_bytes());
-}
-
-fn resolve<'a, 'k>(key: &'k [u8], exchange: &Exchange<'a>) -> (&'a dyn Table, &'k [u8]) {
+pub(super) fn resolve<'a, 'k>(key: &'k [u8], exchange: &Exchange<'a>) -> (&'a dyn Table, &'k [u8]) {
     let (id, key) = exchange.catalogue().resolve(key);
     (&*exchange.catalogue().table(id).table, key)
 }
 
-/// Tells which table a function is for, and how many bytes before each key say so. Keys of several
-/// tables are not for one call.
-fn table_of(name: &[u8], arguments: &Strings, exchange: &Exchange<'_>) -> Option<(TableId, usize)> {
-    let Some(step) = misc::keys_step(name) else {
-        return Some((Catalogue::DEFAULT, 0));
-    };
-    let mut tables = arguments.iter().step_by(step).map(|key| {
-        let (id, rest) = exchange.catalogue().resolve(key);
-        (id, key.len() - rest.len())
-    });
-    let Some(first) = tables.next() else {
-        return Some((Catalogue::DEFAULT, 0));
-    };
-    tables.all(|table| table == first).then_some(first)
-}
-
-fn answer_bytes_max(exchange: &Exchange<'_>) -> usize {
+pub(super) fn answer_bytes_max(exchange: &Exchange<'_>) -> usize {
     exchange
         .config()
         .value_bytes_max

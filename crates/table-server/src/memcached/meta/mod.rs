@@ -1,14 +1,15 @@
 //! Meta commands: `mg`, `ms`, `md`, `ma`, `me`; and the modes of `ms` that rotate.
 
 mod arithmetic;
+mod commands;
 mod flags;
 mod get;
 mod set;
 
-pub(super) use arithmetic::{arithmetic, increment};
-pub(super) use flags::{Command, LONG_OPAQUE, Meta};
-pub(super) use get::{debug, get};
-pub(super) use set::{invalidate, remove, store, update};
+use flags::LONG_OPAQUE;
+
+pub(super) use commands::count_meta;
+pub(super) use flags::{Command, Meta};
 
 use hikyaku_tables::{Outcome, TableError};
 

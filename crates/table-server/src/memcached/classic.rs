@@ -1,0 +1,109 @@
+//! The commands that change records, as memcached has had them since its first days.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use hikyaku_tables::{Attributes, Change, Condition, Stamp, Table, Update};
+
+use super::{
+    Session,
+    reply::{Asked, Reply, line},
+    request::{Mode, Store},
+    session::{Line, TOO_LARGE},
+    words::expires_at,
+};
+use crate::{
+    catalogue::Catalogue,
+    exchange::{Exchange, Step},
+    metrics::Count,
+};
+
+impl Session {
+    pub(super) fn store(
+        &mut self,
+        store: Store<'_>,
+        at: Line<'_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        if store.length > exchange.config().value_bytes_max {
+            return self.refuse_block(TOO_LARGE, store.is_quiet, store.length, at, exchange);
+        }
+        let block = store.length + 2;
+        let Some(data) = at.rest.get(..block) else {
+            return Step::Read(at.bytes + block);
+        };
+        let Some(data) = data.strip_suffix(b"\r\n") else {
+            return self.bad_chunk(store.is_quiet, block, at, exchange);
+        };
+        let attributes = Attributes {
+            flags: store.flags,
+            expires_at: match store.expiry {
+                0 => 0,
+                expiry => expires_at(expiry, exchange.stamp().seconds()),
+            },
+        };
+        let none = Attributes::default();
+        let (condition, change, attributes) = match store.mode {
+            Mode::Set => (Condition::Any, Change::Put(data), attributes),
+            Mode::Add => (Condition::Absent, Change::Put(data), attributes),
+            Mode::Replace => (Condition::Present, Change::Put(data), attributes),
+            Mode::Append => (Condition::Present, Change::Append(data), none),
+            Mode::Prepend => (Condition::Present, Change::Prepend(data), none),
+            Mode::Cas(unique) => (Condition::Unique(unique), Change::Put(data), attributes),
+        };
+        let asked = match store.mode {
+            Mode::Cas(_) => Asked::Cas,
+            _ => Asked::Store,
+        };
+        let (id, key) = exchange.catalogue().resolve(store.key);
+        let update = Update {
+            key,
+            condition,
+            change,
+            attributes,
+        };
+        let step = self.update(
+            (id, &update),
+            (asked, store.is_quiet),
+            at.bytes + block,
+            exchange,
+        );
+        if step == Step::Went {
+            exchange.count(Count::Set, 1);
+        }
+        step
+    }
+
+    pub(super) fn flush_all(
+        &mut self,
+        delay: i64,
+        is_quiet: bool,
+        at: Line<'_>,
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        if !exchange.is_settled() {
+            return Step::Settle;
+        }
+        exchange.count(Count::Flush, 1);
+        let now = exchange.stamp().seconds();
+        let served = exchange.catalogue().table(Catalogue::DEFAULT);
+        if delay > 0 {
+            let at_us = expires_at(delay, now).saturating_mul(1_000_000);
+            served.flush_at_us.store(at_us, Relaxed);
+            exchange.take(at.bytes);
+            if !is_quiet {
+                line("OK", exchange.output);
+            }
+            return Step::Went;
+        }
+        served.flush_at_us.store(0, Relaxed);
+        let vanish = |table: &dyn Table, stamp: Stamp| table.vanish(stamp).map(|()| Vec::new());
+        let reply = Reply::Flushed(is_quiet);
+        self.leave(
+            Catalogue::DEFAULT,
+            Box::new(vanish),
+            reply,
+            at.bytes,
+            exchange,
+        )
+    }
+}

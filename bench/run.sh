@@ -201,8 +201,12 @@ tables() {
     >"$folder-redis.log" &
   started+=($!)
   for port in 17811 17812 17813; do listening $port; done
-  taskset -c 0 $bench tables --ours 127.0.0.1:17811 --memcached 127.0.0.1:17812 \
-    --redis 127.0.0.1:17813
+  local how=(--distribution sequential --keys 1000000 --value-bytes 8 --lists lists: \
+    --durability "in memory" --vs-durability "in memory")
+  taskset -c 0 $bench tables 127.0.0.1:17811 --vs 127.0.0.1:17812 "${how[@]}" \
+    --parts set,set-many,noreply,noreply-packed,putnr-packed --json "$results/tables-memcached.json"
+  taskset -c 0 $bench tables 127.0.0.1:17811 --vs redis://127.0.0.1:17813 "${how[@]}" \
+    --parts set-pipelined,rotate --json "$results/tables-redis.json"
   finish
 }
 

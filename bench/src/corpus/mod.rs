@@ -18,4 +18,5 @@ pub use generate::Generate;
 pub(crate) use generate::generate;
 pub(crate) use question::Question;
 pub(crate) use questions::{Questions, SHAPES};
+pub(crate) use random::{Random, Zipf};
 pub(crate) use stored::Corpus;

@@ -13,15 +13,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    time::{ClockId, clock_gettime},
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::{
     error::{BenchError, During, Result},
     load::{
         measured::{Class, Measured},
+        meter::Meter,
         process::Process,
     },
     report::Progress,
@@ -132,6 +130,7 @@ struct Run<'a, 'l> {
     since: Vec<Duration>,
     due_count: usize,
     begun: Instant,
+    meter: &'a Meter,
     measured: Measured,
     done: Vec<Done>,
 }
@@ -139,8 +138,7 @@ struct Run<'a, 'l> {
 impl Load<'_> {
     /// Puts the load on. Fails if an answer is wrong, or if every connection is lost.
     pub(crate) fn run(&self, lanes: &mut [Box<dyn Lane + '_>]) -> Result<Measured> {
-        let cpu_before = self.process.map(Process::cpu_seconds).transpose()?;
-        let client_before = client_cpu();
+        let meter = Meter::start(self.process)?;
         let bytes_before = bytes(lanes);
         let mut run = Run {
             load: self,
@@ -151,14 +149,12 @@ impl Load<'_> {
             begun: Instant::now(),
             measured: Measured::new(self.pace, self.classes),
             done: Vec::new(),
+            meter: &meter,
             lanes,
         };
         run.work_off()?;
         let Run { mut measured, .. } = run;
-        measured.client_cpu = client_cpu().saturating_sub(client_before);
-        if let (Some(process), Some(before)) = (self.process, cpu_before) {
-            measured.server_cpu = Some(process.cpu_seconds()? - before);
-        }
+        meter.finish(&mut measured)?;
         let (sent, received) = bytes(lanes);
         measured.bytes_sent = sent - bytes_before.0;
         measured.bytes_received = received - bytes_before.1;
@@ -379,11 +375,7 @@ impl Run<'_, '_> {
     }
 
     fn tick(&mut self, now: Duration) -> Result<()> {
-        if let Some(process) = self.load.process {
-            let memory = process.memory_bytes()?;
-            let highest = self.measured.server_memory_max.unwrap_or(0);
-            self.measured.server_memory_max = Some(memory.max(highest));
-        }
+        self.meter.look(&mut self.measured)?;
         let done = self.measured.achieved();
         let rate = done as f64 / now.as_secs_f64().max(0.1);
         self.load.progress.show(|| {
@@ -402,10 +394,6 @@ impl Run<'_, '_> {
 fn bytes(lanes: &[Box<dyn Lane + '_>]) -> (u64, u64) {
     let each = lanes.iter().map(|lane| lane.bytes());
     each.fold((0, 0), |sum, each| (sum.0 + each.0, sum.1 + each.1))
-}
-
-fn client_cpu() -> Duration {
-    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
 #[cfg(test)]

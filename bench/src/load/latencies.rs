@@ -29,8 +29,17 @@ impl Default for Latencies {
 
 impl Latencies {
     pub(crate) fn record(&mut self, latency: Duration) {
+        self.record_many(latency, 1);
+    }
+
+    /// Records a latency that so many operations had.
+    pub(crate) fn record_many(&mut self, latency: Duration, count: u64) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(LONGEST_NS);
-        self.0.saturating_record(ns);
+        self.0.saturating_record_n(ns, count);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     pub(crate) fn add(&mut self, other: &Self) {

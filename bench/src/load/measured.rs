@@ -132,20 +132,38 @@ impl Measured {
         };
         match done.outcome {
             Outcome::Done => {
-                counts.done += 1;
-                counts.latencies.record(at.saturating_sub(since));
-                if counts.class.kind == Kind::Delivery {
+                if counts.class.kind != Kind::Delivery {
+                    self.record_many(1, class, Some(at.saturating_sub(since)), at);
                     return;
                 }
-                let second = at.as_secs() as usize;
-                if self.timeline.len() <= second {
-                    self.timeline.resize(second + 1, 0);
-                }
-                if let Some(count) = self.timeline.get_mut(second) {
-                    *count += 1;
-                }
+                counts.done += 1;
+                counts.latencies.record(at.saturating_sub(since));
             }
             Outcome::Failed(reason) => *counts.failed.entry(reason).or_default() += 1,
+        }
+    }
+
+    /// Counts operations of a class that ended together, `at`; without answers they have no latency.
+    pub(crate) fn record_many(
+        &mut self,
+        count: u64,
+        class: usize,
+        latency: Option<Duration>,
+        at: Duration,
+    ) {
+        let Some(counts) = self.counts.get_mut(class) else {
+            return;
+        };
+        counts.done += count;
+        if let Some(latency) = latency {
+            counts.latencies.record_many(latency, count);
+        }
+        let second = at.as_secs() as usize;
+        if self.timeline.len() <= second {
+            self.timeline.resize(second + 1, 0);
+        }
+        if let Some(done) = self.timeline.get_mut(second) {
+            *done += count;
         }
     }
 

@@ -4,6 +4,7 @@ mod address;
 mod driver;
 mod latencies;
 mod measured;
+mod meter;
 mod process;
 mod stream;
 
@@ -11,5 +12,6 @@ pub(crate) use address::{Address, Permission};
 pub(crate) use driver::{Done, Lane, Load, Pace, Planned};
 pub(crate) use latencies::Latencies;
 pub(crate) use measured::{Class, Counts, Kind, Limit, Measured};
+pub(crate) use meter::Meter;
 pub(crate) use process::Process;
 pub(crate) use stream::{PATIENCE, Stream};

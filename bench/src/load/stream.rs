@@ -144,6 +144,17 @@ impl Stream {
         Ok(())
     }
 
+    /// Reads one line and takes it; the socket blocks.
+    pub(crate) fn line(&mut self) -> Result<()> {
+        loop {
+            if let Some(end) = self.unread().iter().position(|byte| *byte == b'\n') {
+                self.take(end + 1);
+                return Ok(());
+            }
+            self.wait()?;
+        }
+    }
+
     /// Returns what was read and not taken.
     pub(crate) fn unread(&self) -> &[u8] {
         self.input.get(self.start..self.end).unwrap_or_default()

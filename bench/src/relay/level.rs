@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::{
-    error::{BenchError, Result},
+    error::Result,
     load::{Kind, Latencies, Limit, Measured},
     relay::{options::Level, parts::Bench},
-    report::{Record, Report, Score, verdict},
+    report::{Report, Score, verdict},
 };
 
 /// What a level lasts.
@@ -57,19 +57,10 @@ pub(crate) fn run(bench: &mut Bench<'_>, level: Level, report: &mut Report) -> R
     };
     for round in 0..rounds {
         for place in 0..report.targets.len() {
-            let measured = bench.mix(level.name(), level.rate(), seconds, &[place], report)?;
-            for (place, measured) in measured {
-                let load = format!("{}, round {}", level.name(), round + 1);
-                score(load, place, &measured, report);
-                keep(
-                    level.name().to_owned(),
-                    place,
-                    round,
-                    measured,
-                    bench,
-                    report,
-                )?;
-            }
+            let measured = bench.mix(level.rate(), seconds, place, report)?;
+            let load = format!("{}, round {}", level.name(), round + 1);
+            score(load, place, &measured, report);
+            bench.keep_mixed(level.name().to_owned(), place, round, measured, report)?;
         }
     }
     Ok(())
@@ -83,12 +74,9 @@ fn climb(bench: &mut Bench<'_>, place: usize, report: &mut Report) -> Result<()>
     let mut reason = "the highest step".to_owned();
     while rate <= HIGHEST {
         let part = format!("auto, {rate:.0}/s");
-        let measured = bench.mix(&part, rate, seconds, &[place], report)?;
-        let Some((place, measured)) = measured.into_iter().next() else {
-            break;
-        };
+        let measured = bench.mix(rate, seconds, place, report)?;
         let broken = breaks(&measured, target);
-        keep(part, place, 0, measured.clone(), bench, report)?;
+        bench.keep_mixed(part, place, 0, measured.clone(), report)?;
         if let Some(why) = broken {
             reason = format!("at {rate:.0}/s {why}");
             break;
@@ -148,30 +136,4 @@ fn score(load: String, place: usize, measured: &Measured, report: &mut Report) {
         let score = Score::new(target.name, load, measured, verdict(measured));
         report.scores.push(score);
     }
-}
-
-fn keep(
-    part: String,
-    target: usize,
-    round: usize,
-    measured: Measured,
-    bench: &Bench<'_>,
-    report: &mut Report,
-) -> Result<()> {
-    let interrupted = measured.interrupted;
-    bench
-        .setting
-        .progress
-        .tell(&format!("{part}: {}", verdict(&measured)));
-    report.records.push(Record {
-        part,
-        target,
-        round,
-        connections: bench.setting.options.shape.connections,
-        measured,
-    });
-    if interrupted {
-        return Err(BenchError::Interrupted);
-    }
-    Ok(())
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 use crate::{
     corpus::{Fresh, SHAPES, Signed},
     error::{BenchError, Result},
-    load::{Class, Kind, Lane, Load, Measured, Pace, Planned},
+    load::{Class, Kind, Lane, Measured, Pace, Planned},
     relay::{
         client::{Asked, Client, Request},
         live::{Listener, Live},
         run::Setting,
     },
-    report::{Record, Report, Target, verdict},
+    report::{Record, Report, Target},
+    series::{Part, bearable, count_of},
 };
 
 /// How long a part lasts in each round, in seconds.
@@ -27,6 +28,7 @@ const QUESTIONS_PER_EVENT: usize = 9;
 const RATE: f64 = 1_000.0;
 
 const CLOSED: &str = "publish, closed loop";
+const MIXED: &str = "mixed, at a rate";
 
 /// How a part keeps to its pace.
 #[derive(Debug, Clone, Copy)]
@@ -43,17 +45,6 @@ pub(crate) struct Bench<'a> {
     /// The questions of each server, with the answers from what it holds.
     pub(crate) asked: &'a [Vec<Asked>],
     pub(crate) fresh: Fresh<'a>,
-}
-
-/// A part, ready to be put on any server.
-struct Part<'a> {
-    name: &'a str,
-    classes: &'a [Class],
-    plan: &'a [Planned],
-    requests: &'a [Request],
-    pace: Pace,
-    connections: usize,
-    at_most: Duration,
 }
 
 impl Bench<'_> {
@@ -106,12 +97,11 @@ impl Bench<'_> {
             name,
             classes: &[Class::new("publish", Kind::Write)],
             plan: &plan,
-            requests: &requests,
             pace,
             connections,
             at_most: seconds,
         };
-        self.in_turns(&part, round, report)
+        self.in_turns(&part, &requests, round, report)
     }
 
     /// Asks questions of every shape in turns, one at a time.
@@ -135,12 +125,11 @@ impl Bench<'_> {
             name: "query, one at a time",
             classes: &question_classes(),
             plan: &plan,
-            requests: &requests,
             pace: Pace::Closed { window: 1 },
             connections: 1,
             at_most: options.bounds.seconds_or(SECONDS),
         };
-        self.in_turns(&part, round, report)
+        self.in_turns(&part, &requests, round, report)
     }
 
     /// Publishes to many listeners: how long until each has what it asked for, and nothing else.
@@ -179,15 +168,13 @@ impl Bench<'_> {
             name,
             classes: &classes,
             plan: &plan,
-            requests: &requests,
             pace,
-            connections: 1,
+            connections: 1 + options.shape.subscribers,
             at_most: seconds,
         };
         for place in 0..report.targets.len() {
-            let measured = self.deliver(&part, &events, place, &report.targets)?;
-            let connections = 1 + options.shape.subscribers;
-            self.keep(part.name, place, round, connections, measured, report)?;
+            let measured = self.deliver(&part, &requests, &events, place, &report.targets)?;
+            self.keep(&part, place, round, measured, report)?;
         }
         Ok(())
     }
@@ -195,6 +182,7 @@ impl Bench<'_> {
     fn deliver(
         &self,
         part: &Part<'_>,
+        requests: &[Request],
         events: &[Signed],
         place: usize,
         targets: &[Target],
@@ -204,14 +192,14 @@ impl Bench<'_> {
         };
         let listeners = self.setting.options.shape.subscribers;
         let live = Live::new(events, GROUPS, listeners);
-        let publisher = Client::open(&target.address, part.requests, &[], Some(&live))?;
+        let publisher = Client::open(&target.address, requests, &[], Some(&live))?;
         let mut lanes: Vec<Box<dyn Lane + '_>> = vec![Box::new(publisher)];
         for number in 0..listeners {
             let hashtag = self.fresh.group(number % (GROUPS - 1));
             let listener = Listener::open(&target.address, &live, number, &hashtag, 1)?;
             lanes.push(Box::new(listener));
         }
-        let measured = self.put_on(part, target, &mut lanes)?;
+        let measured = self.setting.series().put_on(part, target, &mut lanes)?;
         if live.owed() > 0 && !measured.interrupted {
             return Err(BenchError::Wrong(format!(
                 "{} deliveries to live subscriptions never came",
@@ -225,31 +213,39 @@ impl Bench<'_> {
     pub(crate) fn mixed(&mut self, rate: f64, round: usize, report: &mut Report) -> Result<()> {
         let seconds = self.setting.options.bounds.seconds_or(SECONDS);
         for place in 0..report.targets.len() {
-            let measured = self.mix("mixed, at a rate", rate, seconds, &[place], report)?;
-            for (place, measured) in measured {
-                let connections = self.setting.options.shape.connections;
-                self.keep(
-                    "mixed, at a rate",
-                    place,
-                    round,
-                    connections,
-                    measured,
-                    report,
-                )?;
-            }
+            let measured = self.mix(rate, seconds, place, report)?;
+            self.keep_mixed(MIXED.to_owned(), place, round, measured, report)?;
         }
         Ok(())
     }
 
-    /// Puts a mixed load on some servers, one after the other.
+    /// Keeps a mixed load under a name of its own.
+    pub(crate) fn keep_mixed(
+        &self,
+        part: String,
+        target: usize,
+        round: usize,
+        measured: Measured,
+        report: &mut Report,
+    ) -> Result<()> {
+        let record = Record {
+            part,
+            target,
+            round,
+            connections: self.setting.options.shape.connections,
+            measured,
+        };
+        self.setting.series().keep(record, report)
+    }
+
+    /// Puts a mixed load on a server.
     pub(crate) fn mix(
         &mut self,
-        name: &str,
         rate: f64,
         seconds: Duration,
-        places: &[usize],
+        place: usize,
         report: &Report,
-    ) -> Result<Vec<(usize, Measured)>> {
+    ) -> Result<Measured> {
         let options = self.setting.options;
         let connections = options.shape.connections.max(1);
         let count = count_of(rate, seconds).max(1);
@@ -279,22 +275,18 @@ impl Bench<'_> {
             }
         }
         let part = Part {
-            name,
+            name: MIXED,
             classes: &classes,
             plan: &plan,
-            requests: &requests,
             pace: Pace::Open { per_second: rate },
             connections,
             at_most: seconds,
         };
-        let mut all = Vec::new();
-        for place in places {
-            if let Some(target) = report.targets.get(*place) {
-                let mut lanes = self.clients(&part, *place, target)?;
-                all.push((*place, self.put_on(&part, target, &mut lanes)?));
-            }
-        }
-        Ok(all)
+        let Some(target) = report.targets.get(place) else {
+            return Err(BenchError::Input("no such server".to_owned()));
+        };
+        let mut lanes = self.clients(&part, &requests, place, target)?;
+        self.setting.series().put_on(&part, target, &mut lanes)
     }
 
     fn shape_of(&self, question: usize) -> usize {
@@ -302,104 +294,64 @@ impl Bench<'_> {
         asked.map_or(0, |asked| asked.shape)
     }
 
-    fn in_turns(&self, part: &Part<'_>, round: usize, report: &mut Report) -> Result<()> {
+    fn in_turns(
+        &self,
+        part: &Part<'_>,
+        requests: &[Request],
+        round: usize,
+        report: &mut Report,
+    ) -> Result<()> {
         for place in 0..report.targets.len() {
             let Some(target) = report.targets.get(place) else {
                 continue;
             };
-            let mut lanes = self.clients(part, place, target)?;
-            let measured = self.put_on(part, target, &mut lanes)?;
+            let mut lanes = self.clients(part, requests, place, target)?;
+            let measured = self.setting.series().put_on(part, target, &mut lanes)?;
             drop(lanes);
-            self.keep(part.name, place, round, part.connections, measured, report)?;
+            self.keep(part, place, round, measured, report)?;
         }
         Ok(())
     }
 
     fn clients<'b>(
         &'b self,
-        part: &Part<'b>,
+        part: &Part<'_>,
+        requests: &'b [Request],
         place: usize,
         target: &Target,
     ) -> Result<Vec<Box<dyn Lane + 'b>>> {
         let questions = self.asked.get(place).map(Vec::as_slice).unwrap_or_default();
         let mut lanes: Vec<Box<dyn Lane + 'b>> = Vec::new();
         for _ in 0..part.connections {
-            let client = Client::open(&target.address, part.requests, questions, None)?;
+            let client = Client::open(&target.address, requests, questions, None)?;
             lanes.push(Box::new(client));
         }
         Ok(lanes)
     }
 
-    fn put_on(
-        &self,
-        part: &Part<'_>,
-        target: &Target,
-        lanes: &mut [Box<dyn Lane + '_>],
-    ) -> Result<Measured> {
-        let load = Load {
-            label: &format!("{}, {}", part.name, target.name),
-            classes: part.classes,
-            plan: part.plan,
-            pace: part.pace,
-            at_most: part.at_most,
-            patience: self.setting.options.bounds.patience(),
-            process: target.process,
-            stop: self.setting.stop,
-            progress: self.setting.progress,
-        };
-        load.run(lanes).map_err(|error| match error {
-            BenchError::Wrong(reason) => {
-                let url = target.address.as_str();
-                BenchError::Wrong(format!("{url}, {}: {reason}", part.name))
-            }
-            other => other,
-        })
-    }
-
     /// Keeps what was measured, whole or not.
     fn keep(
         &self,
-        part: &str,
+        part: &Part<'_>,
         target: usize,
         round: usize,
-        connections: usize,
         measured: Measured,
         report: &mut Report,
     ) -> Result<()> {
-        let interrupted = measured.interrupted;
-        let name = report.targets.get(target).map_or("", |target| target.name);
-        self.setting.progress.tell(&format!(
-            "{part}, {name}, round {}: {}",
-            round + 1,
-            verdict(&measured)
-        ));
-        report.records.push(Record {
-            part: part.to_owned(),
+        let record = Record {
+            part: part.name.to_owned(),
             target,
             round,
-            connections,
+            connections: part.connections,
             measured,
-        });
-        if interrupted {
-            return Err(BenchError::Interrupted);
-        }
-        Ok(())
+        };
+        self.setting.series().keep(record, report)
     }
 }
 
 /// Returns half of what the slower server published in the closed loop.
-pub(crate) fn bearable(report: &Report) -> f64 {
-    let rates = (0..report.targets.len())
-        .filter_map(|target| report.rounds(CLOSED, target).next().map(Measured::rate));
-    rates
-        .min_by(f64::total_cmp)
-        .map_or(RATE, |rate| (rate / 2.0).max(1.0))
-}
-
-fn count_of(rate: f64, seconds: Duration) -> usize {
-    #[expect(clippy::cast_sign_loss, reason = "neither is negative")]
-    let count = (rate * seconds.as_secs_f64()).ceil() as usize;
-    count
+pub(crate) fn bearable_rate(report: &Report) -> f64 {
+    bearable(CLOSED, report, RATE)
 }
 
 fn question_classes() -> Vec<Class> {

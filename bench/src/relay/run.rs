@@ -10,9 +10,10 @@ use crate::{
         client::Asked,
         idle, known, level,
         options::{Phase, Relay},
-        parts::{Bench, Pacing, bearable},
+        parts::{Bench, Pacing, bearable_rate},
     },
     report::{Progress, Report, Target},
+    series::Series,
 };
 
 /// What all parts of a run share.
@@ -23,6 +24,14 @@ pub(crate) struct Setting<'a> {
 }
 
 impl Setting<'_> {
+    pub(crate) fn series(&self) -> Series<'_> {
+        Series {
+            stop: self.stop,
+            progress: self.progress,
+            patience: self.options.bounds.patience(),
+        }
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -135,7 +144,7 @@ fn phases(bench: &mut Bench<'_>, report: &mut Report) -> Result<()> {
             bench.publish(Pacing::AsMuchAsItTakes, round, report)?;
         }
         // The same for both relays and all rounds, so that latencies can be compared.
-        let rate = *rate.get_or_insert_with(|| bearable(report));
+        let rate = *rate.get_or_insert_with(|| bearable_rate(report));
         if wanted(Phase::Publish) {
             bench.publish(Pacing::AtRate(rate), round, report)?;
         }

@@ -48,7 +48,8 @@ fn latency(measured: &Measured, quantile: f64) -> Option<f64> {
 
 fn merged(measured: &Measured, wanted: impl Fn(Kind) -> bool) -> Option<Latencies> {
     let counts = measured.counts.iter();
-    let mut counts = counts.filter(|counts| wanted(counts.class.kind) && counts.done > 0);
+    let mut counts =
+        counts.filter(|counts| wanted(counts.class.kind) && !counts.latencies.is_empty());
     let mut all = counts.next()?.latencies.clone();
     for counts in counts {
         all.add(&counts.latencies);

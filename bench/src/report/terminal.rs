@@ -148,7 +148,15 @@ fn by_operation(report: &Report, part: &str) -> Table {
                 done.into(),
                 failed.into(),
             ];
-            cells.extend(figures.map(|ms| Cell::Number(ms, 3)));
+            // Requests without answers have no latency.
+            let shown = |ms| {
+                if latencies.is_empty() {
+                    "-".into()
+                } else {
+                    Cell::Number(ms, 3)
+                }
+            };
+            cells.extend(figures.map(shown));
             table.row(cells);
         }
     }

@@ -9,6 +9,8 @@
 
 mod architecture;
 mod bench;
+mod bench_http;
+mod bench_tables;
 mod configuration;
 mod damage;
 mod kill_nine;

@@ -71,6 +71,11 @@ impl Catalogue {
         self
     }
 
+    /// Returns the set that the tables are, if they were opened together.
+    pub(crate) fn set(&self) -> Option<&Arc<Tables>> {
+        self.set.as_ref()
+    }
+
     /// Returns what answers must wait for, if for anything: that what they tell of is durable.
     pub(crate) fn settled(&self) -> Option<WhenDurable> {
         self.set.as_ref()?.settled()

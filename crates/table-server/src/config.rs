@@ -20,6 +20,8 @@ pub struct TableServerConfig {
     pub workers: Option<NonZeroUsize>,
     /// Where clients may have copies of tables written to; nowhere without it.
     pub copies: Option<PathBuf>,
+    /// The folder of the update logs that clients may have restored; none without it.
+    pub restores: Option<PathBuf>,
     /// Which server to follow from the start; only for tables that were opened together.
     pub follow: Option<Source>,
     /// This server's number in the update log; 0 for none.
@@ -47,6 +49,7 @@ impl Default for TableServerConfig {
             token: None,
             workers: None,
             copies: None,
+            restores: None,
             follow: None,
             server_id: 0,
             connections_max: 10_000,

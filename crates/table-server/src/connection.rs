@@ -401,13 +401,23 @@ impl Connection {
 
     /// Waits for the table's writer and answers. Returns false if the writer is gone.
     async fn settle(&mut self, worker: &Worker) -> bool {
-        let Deferred { table, batch } = mem::take(&mut self.deferred);
+        let Deferred {
+            table,
+            batch,
+            is_aside,
+        } = mem::take(&mut self.deferred);
         let Some(table) = table else {
             return true;
         };
         self.presence.watch.wait(Waiting::No, true, worker);
         let served = worker.shared.catalogue.table(table);
-        let Ok(settled) = served.writer.send(batch).await else {
+        let writer = &served.writer;
+        let settled = if is_aside {
+            writer.send_aside(batch)
+        } else {
+            writer.send(batch)
+        };
+        let Ok(settled) = settled.await else {
             tracing::error!(table = served.name, "the table's writer has stopped");
             return false;
         };

@@ -75,6 +75,8 @@ pub(crate) struct Desk<'a> {
 pub(crate) struct Deferred {
     pub(crate) table: Option<TableId>,
     pub(crate) batch: Batch,
+    /// The batch is for the table's thread for what takes long.
+    pub(crate) is_aside: bool,
 }
 
 /// The state of one conversation while a protocol is at work.
@@ -166,7 +168,7 @@ impl<'a> Exchange<'a> {
     pub(crate) fn update(&mut self, id: TableId, update: &Update<'_>) -> Handed {
         let served = self.desk.catalogue.table(id);
         if served.updates_wait {
-            if !self.may_leave(id) {
+            if !self.may_leave(id, false) {
                 return Handed::NotNow;
             }
             self.deferred.batch.push(update);
@@ -180,20 +182,32 @@ impl<'a> Exchange<'a> {
 
     /// Leaves something that may take long to the table's writer. Never [`Handed::Done`].
     pub(crate) fn task(&mut self, id: TableId, task: Task) -> Handed {
-        if !self.may_leave(id) {
+        self.leave(id, task, false)
+    }
+
+    /// Leaves something that may take long, and need not wait for updates of others, nor they for it.
+    /// Never [`Handed::Done`].
+    pub(crate) fn task_aside(&mut self, id: TableId, task: Task) -> Handed {
+        self.leave(id, task, true)
+    }
+
+    fn leave(&mut self, id: TableId, task: Task, is_aside: bool) -> Handed {
+        if !self.may_leave(id, is_aside) {
             return Handed::NotNow;
         }
         self.deferred.batch.push_task(task);
         Handed::Left
     }
 
-    fn may_leave(&mut self, id: TableId) -> bool {
+    fn may_leave(&mut self, id: TableId, is_aside: bool) -> bool {
         let batch = &self.deferred.batch;
         if batch.is_empty() {
             self.deferred.table = Some(id);
+            self.deferred.is_aside = is_aside;
             return true;
         }
         self.deferred.table == Some(id)
+            && self.deferred.is_aside == is_aside
             && batch.len() < BATCH_PARTS_MAX
             && batch.bytes() < BATCH_BYTES_MAX
     }

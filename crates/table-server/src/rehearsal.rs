@@ -28,6 +28,8 @@ pub(crate) struct Rehearsal<P> {
     counts: Arc<WorkerMetrics>,
     kept: Vec<u8>,
     is_closed: bool,
+    /// The last batch that was left was for the table's thread for what takes long.
+    pub(crate) was_aside: bool,
 }
 
 impl<P: Protocol> Rehearsal<P> {
@@ -45,6 +47,7 @@ impl<P: Protocol> Rehearsal<P> {
             metrics,
             kept: Vec::new(),
             is_closed: false,
+            was_aside: false,
         }
     }
 
@@ -84,7 +87,12 @@ impl<P: Protocol> Rehearsal<P> {
                 assert!(!was_settled, "there is nothing to settle");
             }
             if !matches!(step, Step::Went) && !deferred.batch.is_empty() {
-                let Deferred { table, batch } = mem::take(&mut deferred);
+                let Deferred {
+                    table,
+                    batch,
+                    is_aside,
+                } = mem::take(&mut deferred);
+                self.was_aside = is_aside;
                 let served = self.catalogue.table(table.expect("a batch has its table"));
                 let settled = writer::carry_out(&*served.table, desk.stamp, &mut [batch]);
                 let mut exchange =

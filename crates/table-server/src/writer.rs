@@ -1,5 +1,5 @@
-//! A table's own thread: updates of a table that waits for its disk, in batches, and whatever else
-//! may take long.
+//! A table's own threads: one for updates of a table that waits for its disk, in batches, and whatever
+//! else changes much of it; and one for what may take long and stops nobody: copies, searches.
 
 use std::{
     io, mem,
@@ -197,21 +197,26 @@ struct Order {
     done: oneshot::Sender<Vec<Settled>>,
 }
 
-/// The way to a table's thread. The thread ends when the last of these is gone.
+/// The way to a table's threads. They end when the last of these is gone.
 #[derive(Debug, Clone)]
 pub(crate) struct Writer {
     orders: mpsc::Sender<Order>,
+    aside: mpsc::Sender<Order>,
 }
 
-/// A table's thread.
+/// A table's threads.
 #[derive(Debug)]
-pub(crate) struct WriterThread(JoinHandle<()>);
+pub(crate) struct WriterThread([JoinHandle<()>; 2]);
 
 impl WriterThread {
     /// Waits for the end: all that was sent has been carried out.
     pub(crate) fn join(self) -> Result<(), String> {
-        let name = self.0.thread().name().unwrap_or_default().to_owned();
-        self.0.join().map_err(|_| name)
+        let mut ended = Ok(());
+        for thread in self.0 {
+            let name = thread.thread().name().unwrap_or_default().to_owned();
+            ended = ended.and(thread.join().map_err(|_| name));
+        }
+        ended
     }
 }
 
@@ -221,18 +226,32 @@ impl Writer {
         table: Arc<dyn Table>,
         server_id: u32,
     ) -> io::Result<(Self, WriterThread)> {
-        let (orders, received) = mpsc::channel();
-        let thread = thread::Builder::new()
-            .name(format!("table-{name}"))
-            .spawn(move || work(&*table, &received, server_id))?;
-        Ok((Self { orders }, WriterThread(thread)))
+        let start = |name| {
+            let (orders, received) = mpsc::channel();
+            let table = Arc::clone(&table);
+            let thread = thread::Builder::new().name(name);
+            let thread = thread.spawn(move || work(&*table, &received, server_id))?;
+            io::Result::Ok((orders, thread))
+        };
+        let (orders, writing) = start(format!("table-{name}"))?;
+        let (aside, reading) = start(format!("table-{name}-aside"))?;
+        Ok((Self { orders, aside }, WriterThread([writing, reading])))
     }
 
     /// Hands a batch over; its outcomes come in the order of its parts. They never come if the
     /// thread is gone, which is a defect.
     pub(crate) fn send(&self, batch: Batch) -> oneshot::Receiver<Vec<Settled>> {
+        Self::hand_over(&self.orders, batch)
+    }
+
+    /// Hands over a batch that is carried out beside all others that are sent.
+    pub(crate) fn send_aside(&self, batch: Batch) -> oneshot::Receiver<Vec<Settled>> {
+        Self::hand_over(&self.aside, batch)
+    }
+
+    fn hand_over(way: &mpsc::Sender<Order>, batch: Batch) -> oneshot::Receiver<Vec<Settled>> {
         let (done, outcomes) = oneshot::channel();
-        let _ = self.orders.send(Order { batch, done });
+        let _ = way.send(Order { batch, done });
         outcomes
     }
 }
@@ -294,5 +313,34 @@ fn work(table: &dyn Table, received: &mpsc::Receiver<Order>, server_id: u32) {
             // A connection that has gone does not hear of it.
             let _ = done.send(settled.by_ref().take(parts).collect());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_tables::{MemoryOptions, MemoryTable};
+
+    use super::*;
+
+    fn of_task(task: impl FnOnce() + Send + 'static) -> Batch {
+        let mut batch = Batch::default();
+        batch.push_task(Box::new(move |_, _| {
+            task();
+            Ok(Vec::new())
+        }));
+        batch
+    }
+
+    #[test]
+    fn what_is_aside_does_not_hold_up_the_rest() {
+        let table = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
+        let (writer, threads) = Writer::start("a", table, 1).unwrap();
+        let (go_on, wait) = mpsc::channel();
+        let long = writer.send_aside(of_task(move || wait.recv().unwrap()));
+        let short = writer.send(of_task(move || go_on.send(()).unwrap()));
+        short.blocking_recv().unwrap();
+        long.blocking_recv().unwrap();
+        drop(writer);
+        threads.join().unwrap();
     }
 }

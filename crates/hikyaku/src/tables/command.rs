@@ -146,6 +146,10 @@ pub(crate) struct ServeFlags {
     /// Where clients may have copies of tables written to [default: nowhere]
     #[arg(long, value_name = "DIR")]
     pub(super) copies: Option<PathBuf>,
+    /// The folder of the update logs that clients may have restored, each in a folder of its own
+    /// [default: none]
+    #[arg(long, value_name = "DIR")]
+    pub(super) restores: Option<PathBuf>,
     /// Threads [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(super) workers: Option<NonZeroUsize>,

@@ -41,6 +41,7 @@ pub(super) fn serve(flags: &ServeFlags) -> Result<ExitCode, Failure> {
         token: flags.token.clone(),
         workers: flags.workers,
         copies: flags.copies.clone(),
+        restores: flags.restores.clone(),
         follow: flags.follow.as_ref().map(|(host, port)| Source {
             host: host.clone(),
             port: *port,

@@ -24,4 +24,5 @@ mod serving;
 mod store_commands;
 mod table_files;
 mod tables_beside;
+mod tables_serve;
 mod websocket;

@@ -1,11 +1,16 @@
 //! What is about the server and its files: copies, whom it follows, who follows it.
 
+use std::path::{Path, PathBuf};
+
+use hikyaku_tables::{Stamp, Table, TableError};
+
 use super::{
     Session,
     session::{MISCELLANEOUS, done, refuse_all},
-    wire::FAILED,
+    wire::{DONE, FAILED, Refusal},
 };
 use crate::{
+    catalogue::Catalogue,
     exchange::{Exchange, Step},
     replication::{Handover, Source},
 };
@@ -14,20 +19,52 @@ impl Session {
     /// Writes a copy of the default table. The name is that of a new file in the folder for copies: a
     /// client writes nowhere else, and no name runs anything.
     pub(super) fn copy(&mut self, name: &[u8], exchange: &mut Exchange<'_>) -> Step {
-        let folder = exchange.config().copies.clone();
-        let Some(path) = folder
-            .zip(plain_name(name))
-            .map(|(dir, name)| dir.join(name))
-        else {
-            if !exchange.is_settled() {
-                return Step::Settle;
-            }
+        let Some(path) = within(exchange.config().copies.as_deref(), name) else {
             let why = "a copy is a plain name in the folder for copies, if there is one";
-            self.error = Some((MISCELLANEOUS, why.to_owned()));
-            exchange.output.push(FAILED);
-            return Step::Went;
+            return self.refuse(why, exchange);
         };
-        self.task(Box::new(move |table, _| done(table.copy(&path))), exchange)
+        let copy = move |table: &dyn Table, _: Stamp| done(table.copy(&path));
+        self.task_aside(Catalogue::DEFAULT, Box::new(copy), Refusal::Code, exchange)
+    }
+
+    /// Carries out again what an update log has from a time on (microseconds since 1970). The name is
+    /// that of a log's folder in the folder for them: a client reads nowhere else.
+    pub(super) fn restore(
+        &mut self,
+        name: &[u8],
+        from_us: u64,
+        is_checked: bool,
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        let path = within(exchange.config().restores.as_deref(), name);
+        let set = exchange.catalogue().set().cloned();
+        let Some((path, set)) = path.zip(set) else {
+            let why = "an update log is a plain name in the folder for them, if there is one";
+            return self.refuse(why, exchange);
+        };
+        let restore = move |_: &dyn Table, _: Stamp| {
+            let replayed = set.restore(&path, from_us)?;
+            set.checkpoint()?;
+            tracing::info!(?path, ?replayed, "restored");
+            if is_checked && replayed.refused + replayed.other_tables > 0 {
+                return Err(TableError::Syntax(format!(
+                    "{} updates were refused, {} are of tables that are not open",
+                    replayed.refused, replayed.other_tables
+                )));
+            }
+            Ok(vec![DONE])
+        };
+        let restore = Box::new(restore);
+        self.task_aside(Catalogue::DEFAULT, restore, Refusal::Code, exchange)
+    }
+
+    fn refuse(&mut self, why: &'static str, exchange: &mut Exchange<'_>) -> Step {
+        if !exchange.is_settled() {
+            return Step::Settle;
+        }
+        self.error = Some((MISCELLANEOUS, why.to_owned()));
+        exchange.output.push(FAILED);
+        Step::Went
     }
 }
 
@@ -65,10 +102,10 @@ pub(super) fn set_master(
     Ok(())
 }
 
-/// Returns a file's name that leads nowhere else.
-fn plain_name(name: &[u8]) -> Option<&str> {
+/// Returns the place of a name in a folder; of one that could lead elsewhere there is none.
+fn within(folder: Option<&Path>, name: &[u8]) -> Option<PathBuf> {
     let name = std::str::from_utf8(name).ok()?;
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let is_plain = !name.is_empty() && !name.starts_with('.') && name.chars().all(is_plain);
-    is_plain.then_some(name)
+    folder.filter(|_| is_plain).map(|folder| folder.join(name))
 }

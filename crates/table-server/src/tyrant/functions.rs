@@ -41,13 +41,20 @@ impl Session {
             (b"iternext", _) => self.next_record(exchange),
             _ => match table_of(&name, &arguments, exchange) {
                 Some((id, skip)) if !misc::is_short(&name) => {
+                    let is_search = misc::is_search(&name);
                     let task = move |table: &dyn Table, stamp: Stamp| {
                         Ok(misc::call(
                             &name, &arguments, skip, table, stamp, bytes_max,
                         )?)
                     };
+                    let task = Box::new(task);
+                    let refusal = Refusal::CodeAndCount;
                     // It is settled, so the task is taken.
-                    self.task_for(id, Box::new(task), Refusal::CodeAndCount, exchange);
+                    if is_search {
+                        self.task_aside(id, task, refusal, exchange);
+                    } else {
+                        self.task_for(id, task, refusal, exchange);
+                    }
                     return;
                 }
                 Some((id, skip)) => {

@@ -1,19 +1,16 @@
 //! The functions of `misc`: a name, byte strings in, byte strings out.
 
-use hikyaku_tables::{
-    Change, Condition, Interval, Kind, Outcome, Stamp, Table, TableError, Update,
-};
+use hikyaku_tables::{Change, Condition, Outcome, Stamp, Table, TableError, Update};
 
 use super::{
     arguments::Strings,
     keys::Word,
+    search,
     wire::{DONE, write_string},
 };
 
 /// Records of a list that are changed together.
 const TOGETHER: usize = 512;
-/// Keys of a range that are read together.
-const KEYS_TOGETHER: usize = 256;
 
 /// Why a function has no result.
 #[derive(Debug)]
@@ -85,6 +82,11 @@ impl Answer {
 /// Tells whether a function reads a few records only, so that it can be called in a worker.
 pub(super) fn is_short(name: &[u8]) -> bool {
     matches!(name, b"get" | b"getlist" | b"getpart")
+}
+
+/// Tells whether a function reads much and changes nothing, so that nobody need wait for it.
+pub(super) fn is_search(name: &[u8]) -> bool {
+    matches!(name, b"range" | b"regex")
 }
 
 /// Tells which of a function's arguments are keys: every one, every second one, the first, or none.
@@ -172,7 +174,8 @@ pub(super) fn call(
             let part = part.ok_or(MiscError::Invalid)?;
             answer.push(part.get(..length.min(part.len())).unwrap_or_default())?;
         }
-        b"range" => range(table, arguments, skip, now, &mut answer)?,
+        b"range" => search::range(table, arguments, skip, now, &mut answer)?,
+        b"regex" => search::by_pattern(table, arguments, now, &mut answer)?,
         b"sync" => table.sync()?,
         b"optimize" => table.optimise(text(arguments.get(0).unwrap_or_default())?)?,
         b"vanish" => table.vanish(stamp)?,
@@ -187,7 +190,7 @@ pub(super) fn text(bytes: &[u8]) -> Result<&str, MiscError> {
 }
 
 /// Reads a number; below zero it is as if it was not there.
-fn decimal(text: &[u8]) -> Result<Option<usize>, MiscError> {
+pub(super) fn decimal(text: &[u8]) -> Result<Option<usize>, MiscError> {
     if text.is_empty() || text.first() == Some(&b'-') {
         return Ok(None);
     }
@@ -241,79 +244,4 @@ fn read(table: &dyn Table, key: &[u8], now: u64, value: &mut Vec<u8>) -> Result<
         None => table.get(key, now, value)?,
     };
     found.map(drop).ok_or(MiscError::Absent)
-}
-
-/// Keys and values from a key on (the first argument; none: from the first key), at most so many
-/// (the second; none or 0: all), up to a key (the third) that is not among them.
-fn range(
-    table: &dyn Table,
-    arguments: &Strings,
-    skip: usize,
-    now: u64,
-    answer: &mut Answer,
-) -> Result<(), MiscError> {
-    use std::ops::Bound;
-
-    let key = |index: usize| arguments.get(index).filter(|key| !key.is_empty());
-    let bound = |key: &[u8]| {
-        key.get(skip..)
-            .map(<[u8]>::to_vec)
-            .ok_or(MiscError::Invalid)
-    };
-    let max = arguments.get(1).map_or(Ok(None), decimal)?;
-    let mut left = max.filter(|max| *max > 0).unwrap_or(usize::MAX);
-    let mut interval = Interval {
-        lower: match key(0) {
-            Some(key) => Bound::Included(bound(key)?),
-            None => Bound::Unbounded,
-        },
-        upper: match key(2) {
-            Some(key) => Bound::Excluded(bound(key)?),
-            None => Bound::Unbounded,
-        },
-    };
-    let prefix = key(0).and_then(|key| key.get(..skip)).unwrap_or_default();
-    let mut value = Vec::new();
-    while left > 0 {
-        let keys = table.range(&interval, left.min(KEYS_TOGETHER))?;
-        let Some(last) = keys.last() else {
-            break;
-        };
-        interval.lower = Bound::Excluded(last.clone());
-        for key in &keys {
-            if table.get(key, now, &mut value)?.is_some() {
-                answer.push(&[prefix, key].concat())?;
-                answer.push(&value)?;
-                left -= 1;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Lists keys as `fwmkeys` does: those of an interval in a fixed table, elsewhere those that begin
-/// so. `prefix`: what stands before each of them, the name of their table.
-pub(super) fn keys(
-    table: &dyn Table,
-    pattern: &[u8],
-    prefix: &[u8],
-    max: usize,
-    bytes_max: usize,
-) -> Result<Vec<u8>, MiscError> {
-    let mut answer = Answer::new(bytes_max);
-    // A key takes at least its length on the wire.
-    let limit = max.min(bytes_max / 4);
-    let keys = match table.kind() {
-        Kind::Fixed if pattern.is_empty() => table.range(&Interval::ALL, limit)?,
-        Kind::Fixed => table.range(&Interval::parse(pattern)?, limit)?,
-        _ => table.with_prefix(pattern, limit)?,
-    };
-    for key in keys {
-        if prefix.is_empty() {
-            answer.push(&key)?;
-        } else {
-            answer.push(&[prefix, &key].concat())?;
-        }
-    }
-    Ok(answer.finish())
 }

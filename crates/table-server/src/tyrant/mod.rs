@@ -12,6 +12,7 @@ mod iterator;
 mod keys;
 mod misc;
 mod reading;
+mod search;
 mod session;
 mod stat;
 #[cfg(any(test, feature = "testing"))]

@@ -7,7 +7,7 @@ use super::{
     arguments::Strings,
     iterator::KeyIterator,
     keys::Word,
-    misc,
+    search,
     session::{MISCELLANEOUS, answer_bytes_max, resolve},
     stat,
     wire::{DONE, FAILED, Refusal, Request, write_string},
@@ -72,7 +72,7 @@ impl Session {
                 exchange.output.push(DONE);
                 write_string(exchange.output, text.as_bytes());
             }
-            // There are no scripts; and what is restored, its operator restores.
+            // There are no scripts.
             _ => {
                 self.error = Some((MISCELLANEOUS, "not available here".to_owned()));
                 exchange.output.push(FAILED);
@@ -93,9 +93,9 @@ impl Session {
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         let bytes_max = answer_bytes_max(exchange);
         let task = move |table: &dyn Table, _: Stamp| {
-            Ok(misc::keys(table, &pattern, &prefix, max, bytes_max)?)
+            Ok(search::keys(table, &pattern, &prefix, max, bytes_max)?)
         };
-        self.task_for(id, Box::new(task), Refusal::Code, exchange)
+        self.task_aside(id, Box::new(task), Refusal::Code, exchange)
     }
 
     /// Answers with the records that are there, each as two lengths, a key and a value.

@@ -146,6 +146,11 @@ impl Session {
                 self.task(Box::new(|table, stamp| done(table.vanish(stamp))), exchange)
             }
             Request::Copy(name) => self.copy(name, exchange),
+            Request::Restore {
+                path,
+                from_us,
+                is_checked,
+            } => self.restore(path, from_us, is_checked, exchange),
             _ if !exchange.is_settled() => Step::Settle,
             Request::Replicate { from_us, server_id } => {
                 let handover = Handover::Tyrant { from_us, server_id };
@@ -275,7 +280,24 @@ impl Session {
         refusal: Refusal,
         exchange: &mut Exchange<'_>,
     ) -> Step {
-        if matches!(exchange.task(id, task), Handed::NotNow) {
+        let handed = exchange.task(id, task);
+        self.handed(&handed, refusal)
+    }
+
+    /// Leaves to a table's other thread what may take long and stops nobody.
+    pub(super) fn task_aside(
+        &mut self,
+        id: TableId,
+        task: Task,
+        refusal: Refusal,
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        let handed = exchange.task_aside(id, task);
+        self.handed(&handed, refusal)
+    }
+
+    fn handed(&mut self, handed: &Handed, refusal: Refusal) -> Step {
+        if matches!(handed, Handed::NotNow) {
             return Step::Settle;
         }
         self.pending.push_back(Reply::Written(refusal));

@@ -230,6 +230,7 @@ fn functions_take_lists() {
         (misc(b"getpart", &[b"k", b"2", b"3"]), results(&[b"lue"])),
         (misc(b"range", &[b"a", b"10", b"k"]), results(&[b"b", b"2"])),
         (misc(b"range", &[]), results(&[b"b", b"2", b"k", b"value!"])),
+        (misc(b"regex", &[b"^[ab]$"]), results(&[b"b", b"2"])),
         (misc(b"out", &[b"k"]), results(&[])),
         (misc(b"out", &[b"k"]), vec![1, 0, 0, 0, 0]),
         (misc(b"sync", &[]), results(&[])),
@@ -238,6 +239,67 @@ fn functions_take_lists() {
         (request(0x80, &[], &[]), vec![0; 9]),
         (misc(b"putlist", &[]), results(&[])),
     ]);
+}
+
+#[test]
+fn keys_are_found_by_patterns() {
+    let refused = vec![1, 0, 0, 0, 0];
+    // An engine that tries one way after the other would not come back.
+    let hostile = [&b"("[..], &b"x+".repeat(10), b")+y"].concat();
+    let huge = b"((a{1000}){1000}){1000}";
+    check(&[
+        (put(0x10, b"apple", b"1"), vec![0]),
+        (put(0x10, b"Apricot", b"2"), vec![0]),
+        (put(0x10, &[0xff, b'a'], b"3"), vec![0]),
+        (put(0x10, &[b'x'; 4000], b"4"), vec![0]),
+        (misc(b"regex", &[b"^ap"]), results(&[b"apple", b"1"])),
+        (
+            misc(b"regex", &[b"*^ap"]),
+            results(&[b"Apricot", b"2", b"apple", b"1"]),
+        ),
+        (
+            misc(b"regex", &[b"*^ap", b"1"]),
+            results(&[b"Apricot", b"2"]),
+        ),
+        (misc(b"regex", &[b"^.a$"]), results(&[&[0xff, b'a'], b"3"])),
+        (misc(b"regex", &[b"[[:digit:]]"]), results(&[])),
+        (misc(b"regex", &[&hostile]), results(&[])),
+        (misc(b"regex", &[huge]), refused.clone()),
+        (misc(b"regex", &[b"("]), refused.clone()),
+        (
+            misc(b"error", &[]),
+            results(&[b"9999: that is no pattern, or it is too large"]),
+        ),
+        (misc(b"regex", &[&[b'a'; 4097]]), refused.clone()),
+        (misc(b"regex", &[]), refused),
+    ]);
+}
+
+#[test]
+fn searches_and_copies_stop_no_updates() {
+    let [_, mut server] = servers();
+    server.config.copies = Some(std::env::temp_dir());
+    for (asked, is_aside) in [
+        (put(0x10, b"a", b"1"), false),
+        (request(0x58, &[1, 10], &[b"a"]), true),
+        (misc(b"range", &[b"a"]), true),
+        (request(0x70, &[], &[]), false),
+        (misc(b"regex", &[b"a"]), true),
+        (misc(b"putlist", &[b"a", b"2"]), false),
+        // It refuses, being in memory, but not before it is asked.
+        (keyed(0x73, b"copy"), true),
+    ] {
+        server.say(&asked);
+        assert_eq!(server.was_aside, is_aside, "{}", asked.escape_ascii());
+    }
+    // What was asked before on the same connection is done before.
+    let asked = [
+        put(0x10, b"b", b""),
+        misc(b"regex", &[b"^b$"]),
+        put(0x12, b"b", b"!"),
+    ];
+    let answered = [&[0][..], &results(&[b"b", b""]), &[0]].concat();
+    assert_eq!(server.say(&asked.concat()), answered);
 }
 
 #[test]

@@ -9,6 +9,8 @@ pub(super) const MAGIC: u8 = 0xc8;
 pub(super) const DONE: u8 = 0;
 /// The answer to what was not.
 pub(super) const FAILED: u8 = 1;
+/// The option of `restore` that has it checked.
+const CHECKED: u32 = 1;
 /// Bytes of a key, a name or a path.
 const NAME_BYTES_MAX: u64 = 64 * 1024;
 
@@ -65,6 +67,8 @@ pub(super) enum Request<'a> {
         path: &'a [u8],
         /// Microseconds since 1970.
         from_us: u64,
+        /// It is an error if not all of it can be carried out.
+        is_checked: bool,
     },
     SetMaster {
         host: &'a [u8],
@@ -211,10 +215,11 @@ impl<'a> Numbers<'a> {
             0x74 => {
                 let [path] = self.u32s()?;
                 let from_us = self.u64()?;
-                let [_options] = self.u32s()?;
+                let [options] = self.u32s()?;
                 self.strings(Refusal::Code, [(path, NAME)], |[path]| Request::Restore {
                     path,
                     from_us,
+                    is_checked: options & CHECKED != 0,
                 })
             }
             0x78 => {

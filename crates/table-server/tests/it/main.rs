@@ -9,6 +9,9 @@
 )]
 
 mod differential;
+mod faults;
 mod replication;
+mod restoring;
 mod running;
 mod sockets;
+mod wire;

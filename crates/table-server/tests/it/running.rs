@@ -5,6 +5,7 @@ use std::{
     num::NonZeroUsize,
     sync::Arc,
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use hikyaku_table_server::{Metrics, TableServer, TableServerConfig, TableServerError};
@@ -62,7 +63,12 @@ impl Running {
     }
 
     pub(crate) fn connect(&self) -> TcpStream {
-        TcpStream::connect(self.address.unwrap()).unwrap()
+        let client = TcpStream::connect(self.address.unwrap()).unwrap();
+        // A test that hears nothing fails in the end.
+        client
+            .set_read_timeout(Some(Duration::from_mins(1)))
+            .unwrap();
+        client
     }
 }
 

@@ -1,36 +1,17 @@
 //! Connections: where they are accepted, what they need, and when they end.
 
 use std::{
-    io::{Read, Write},
-    num::NonZeroUsize,
-    os::unix::net::UnixStream,
-    sync::Arc,
-    thread,
-    time::Duration,
+    io::Write, num::NonZeroUsize, os::unix::net::UnixStream, sync::Arc, thread, time::Duration,
 };
 
 use hikyaku_table_server::{Count, TableServer, TableServerConfig, TableServerError};
 use hikyaku_tables::{Logging, MemoryOptions, MemoryTable, Table, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk};
 
-use crate::running::{Running, loopback};
-
-fn say(stream: &mut (impl Read + Write), request: &[u8], answer: &[u8]) {
-    stream.write_all(request).unwrap();
-    let mut heard = vec![0; answer.len()];
-    stream.read_exact(&mut heard).unwrap();
-    assert_eq!(
-        heard.escape_ascii().to_string(),
-        answer.escape_ascii().to_string()
-    );
-}
-
-/// Reads to the end.
-fn ends(stream: &mut impl Read) -> Vec<u8> {
-    let mut heard = Vec::new();
-    stream.read_to_end(&mut heard).unwrap();
-    heard
-}
+use crate::{
+    running::{Running, loopback},
+    wire::{ends, say},
+};
 
 #[test]
 fn requests_are_answered_however_they_are_cut() {

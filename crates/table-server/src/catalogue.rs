@@ -47,7 +47,7 @@ impl Catalogue {
         let mut served = Vec::new();
         let mut threads = Vec::new();
         for (name, table) in tables {
-            let (writer, thread) = Writer::start(&name, Arc::clone(&table), server_id)?;
+            let (writer, thread) = Writer::start(&name, &table, server_id)?;
             threads.push(thread);
             served.push(Served {
                 name,

@@ -223,12 +223,12 @@ impl WriterThread {
 impl Writer {
     pub(crate) fn start(
         name: &str,
-        table: Arc<dyn Table>,
+        table: &Arc<dyn Table>,
         server_id: u32,
     ) -> io::Result<(Self, WriterThread)> {
         let start = |name| {
             let (orders, received) = mpsc::channel();
-            let table = Arc::clone(&table);
+            let table = Arc::clone(table);
             let thread = thread::Builder::new().name(name);
             let thread = thread.spawn(move || work(&*table, &received, server_id))?;
             io::Result::Ok((orders, thread))
@@ -333,8 +333,8 @@ mod tests {
 
     #[test]
     fn what_is_aside_does_not_hold_up_the_rest() {
-        let table = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
-        let (writer, threads) = Writer::start("a", table, 1).unwrap();
+        let table: Arc<dyn Table> = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
+        let (writer, threads) = Writer::start("a", &table, 1).unwrap();
         let (go_on, wait) = mpsc::channel();
         let long = writer.send_aside(of_task(move || wait.recv().unwrap()));
         let short = writer.send(of_task(move || go_on.send(()).unwrap()));

@@ -110,6 +110,11 @@ Examples:
         /// Stop at the first invalid line, with exit code 1
         #[arg(long)]
         strict: bool,
+        /// Take signatures on trust: only for events that a relay of yours has checked before
+        ///
+        /// Ids are checked all the same.
+        #[arg(long)]
+        unchecked: bool,
     },
     /// Write events to standard output, one JSON object a line, newest first
     #[command(after_help = "\

@@ -32,12 +32,17 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             asking,
             origin,
             strict,
+            unchecked,
         } => {
             let (input, total) = origin::open(origin)?;
             // First, lest a signal in between leave the store as it is.
             let stop = stop_flag()?;
             let store = Store::reach(settings, Absent::Make)?;
-            import(&store, input, total, *strict, &stop, asking.json)
+            let operation = Operation::Import {
+                strict: *strict,
+                unchecked: *unchecked,
+            };
+            import(&store, &operation, input, total, &stop, asking.json)
         }
         Command::Export {
             filter,
@@ -146,14 +151,14 @@ fn bench(measurement: &Bench) -> Result<ExitCode, Failure> {
 
 fn import(
     store: &Store,
+    operation: &Operation,
     input: Input,
     total: Total,
-    strict: bool,
     stop: &Arc<AtomicBool>,
     as_json: bool,
 ) -> Result<ExitCode, Failure> {
     let mut terminal = Terminal::progress("importing", total);
-    let result = store.carry_out(&Operation::Import { strict }, input, stop, &mut terminal);
+    let result = store.carry_out(operation, input, stop, &mut terminal);
     terminal.end().map_err(|error| Failure::output(&error))?;
     let mut report = result?;
     if let Report::Imported(report) = &mut report

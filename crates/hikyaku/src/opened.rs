@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use hikyaku_engine::Engine;
 use hikyaku_postgres::PostgresStore;
-use hikyaku_store::EventStore;
+use hikyaku_store::{EventStore, StoreError};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, waiting::wait};
 
 /// An open store.
 #[derive(Debug, Clone)]
@@ -31,6 +31,14 @@ impl Opened {
         match self {
             Self::Engine(engine) => Ok(engine),
             Self::Postgres(_) => Err(only_for_the_engine(command)),
+        }
+    }
+
+    /// Does what an import has put off for its end.
+    pub(crate) fn finish_import(&self) -> Result<(), StoreError> {
+        match self {
+            Self::Engine(_) => Ok(()),
+            Self::Postgres(store) => wait(store.make_indexes()),
         }
     }
 

@@ -84,6 +84,8 @@ impl Store {
         if let Some(mut options) = settings.postgres_options() {
             // A command ends soon: that is the servers' work.
             options.backfill = false;
+            // Only an import comes to a store that need not be there.
+            options.defer_indexes = absent == Absent::Make;
             let store = Opened::Postgres(Arc::new(PostgresStore::open(&options)?));
             return Self::opened(store, settings);
         }

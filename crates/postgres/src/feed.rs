@@ -24,7 +24,7 @@ use crate::{
     PostgresError,
     backfill::WAKE,
     connection::{Connector, Session, lock_key},
-    schema::SchemaName,
+    schema::{OPEN, SchemaName, make_deferred_indexes},
 };
 
 /// Events read from the database at once.
@@ -35,6 +35,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
+const SHARE: &str = "SELECT pg_advisory_lock_shared($1)";
 const NEWS: &str = "SELECT seq, json FROM {schema}.events WHERE seq > $1 ORDER BY seq LIMIT $2";
 
 /// Returns the channel on which a schema's nodes tell each other of commits.
@@ -156,10 +157,10 @@ impl Feed {
 
     /// Listens to other nodes until the store closes. A connection that is lost is made again, and what
     /// was missed meanwhile is found by its number.
-    pub(crate) async fn listen(self: Arc<Self>, connector: Connector) {
+    pub(crate) async fn listen(self: Arc<Self>, connector: Connector, imports: bool) {
         let mut pause = PAUSE_MIN;
         loop {
-            match self.listen_once(&connector, &mut pause).await {
+            match self.listen_once(&connector, imports, &mut pause).await {
                 Ok(()) => return,
                 Err(error) => tracing::warn!(%error, "not listening to other nodes; trying again"),
             }
@@ -171,6 +172,7 @@ impl Feed {
     async fn listen_once(
         self: &Arc<Self>,
         connector: &Connector,
+        imports: bool,
         pause: &mut Duration,
     ) -> Result<(), PostgresError> {
         let feed = Arc::downgrade(self);
@@ -185,6 +187,13 @@ impl Feed {
         let session = connector.connect_and_hear(hear).await?;
         let listen = format!("LISTEN \"{}\"", channel(&connector.schema));
         session.client.batch_execute(&listen).await?;
+        if !imports {
+            // No import puts indexes off from now on; those of one that was quicker are made.
+            session
+                .rows(SHARE, &[&lock_key(&connector.schema, OPEN)])
+                .await?;
+            make_deferred_indexes(&session, &connector.schema).await?;
+        }
         // What was told while nobody listened.
         let position = position(&session, &connector.schema).await?;
         self.heard.fetch_max(position, Ordering::AcqRel);

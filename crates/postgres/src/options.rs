@@ -26,6 +26,9 @@ pub struct Options {
     /// Whether this node takes its turn at filling the index of tags with names that were switched on
     /// later.
     pub backfill: bool,
+    /// An import: into a schema that is empty, and that nobody else has open, the indexes that only
+    /// questions need are made at its end ([`crate::PostgresStore::make_indexes`]), or by who comes next.
+    pub defer_indexes: bool,
 }
 
 impl Options {
@@ -41,6 +44,7 @@ impl Options {
             connect_timeout: Duration::from_secs(5),
             retry_time: Duration::from_secs(5),
             backfill: true,
+            defer_indexes: false,
         }
     }
 }

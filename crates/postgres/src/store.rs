@@ -19,7 +19,7 @@ use crate::{
     connection::{Connector, IdleSessions, Lanes, Session},
     feed::{Feed, position},
     reader::PostgresReader,
-    schema::migrate,
+    schema::{defer, make_deferred_indexes, migrate},
     statistics::{PostgresStatistics, statistics},
     waiting::wait,
     write::{Request, Writer},
@@ -75,18 +75,14 @@ impl PostgresStore {
         let feed = Arc::new(Feed::new(position));
         let (writer, queue) = mpsc::unbounded_channel();
         let (end, ended) = blocking::channel();
-        let task = Writer::new(
-            connector.clone(),
-            options.retry_time,
-            Arc::clone(&feed),
-            queue,
-        );
+        let task = Writer::new(connector.clone(), options, Arc::clone(&feed), queue);
         runtime.spawn(async move {
             Box::pin(task.run()).await;
             // A store that no longer waits is gone.
             let _ = end.send(());
         });
-        runtime.spawn(Arc::clone(&feed).listen(connector.clone()));
+        let listening = Arc::clone(&feed).listen(connector.clone(), options.defer_indexes);
+        runtime.spawn(listening);
         if options.backfill {
             runtime.spawn(backfill::work(
                 connector.clone(),
@@ -110,6 +106,12 @@ impl PostgresStore {
         statistics(&session).await
     }
 
+    /// Makes the indexes that were put off ([`Options::defer_indexes`]). Without it, who next opens the
+    /// store does.
+    pub async fn make_indexes(&self) -> Result<(), StoreError> {
+        self.ask(Request::MakeIndexes).await
+    }
+
     fn ask<T: Send + 'static>(
         &self,
         request: impl FnOnce(oneshot::Sender<Result<T, StoreError>>) -> Request,
@@ -131,6 +133,11 @@ async fn prepare(connector: &Connector, options: &Options) -> Result<i64, Postgr
     let session = connector.connect().await?;
     check_connections(&session, options).await?;
     migrate(&session.client, &connector.schema).await?;
+    if options.defer_indexes {
+        defer(&session, &connector.schema).await?;
+    } else {
+        make_deferred_indexes(&session, &connector.schema).await?;
+    }
     position(&session, &connector.schema).await
 }
 

@@ -36,6 +36,9 @@ pub(crate) enum Operation {
     Import {
         /// Stop at the first bad line.
         strict: bool,
+        /// Take signatures on trust.
+        #[serde(default)]
+        unchecked: bool,
     },
     /// Send the events of one filter.
     Export {
@@ -138,8 +141,12 @@ pub(crate) fn carry_out(
 ) -> Result<Report, Failure> {
     let store = host.store.events();
     match operation {
-        Operation::Import { strict } => {
-            import::import(host, input, *strict, stop, audience).map(Report::Imported)
+        Operation::Import { strict, unchecked } => {
+            let how = import::How {
+                strict: *strict,
+                unchecked: *unchecked,
+            };
+            import::import(host, input, how, stop, audience).map(Report::Imported)
         }
         Operation::Export {
             filter,

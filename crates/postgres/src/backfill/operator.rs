@@ -9,7 +9,7 @@ use crate::{
     Options, PostgresError,
     connection::{Connector, Session, lock_key},
     feed::channel,
-    schema::migrate,
+    schema::{make_deferred_indexes, migrate},
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
@@ -48,7 +48,8 @@ impl Backfill {
         let connector = Connector::new(options, runtime.handle().clone())?;
         runtime.block_on(async {
             let session = connector.connect().await?;
-            migrate(&session.client, &connector.schema).await
+            migrate(&session.client, &connector.schema).await?;
+            make_deferred_indexes(&session, &connector.schema).await
         })?;
         Ok(Self { connector, runtime })
     }

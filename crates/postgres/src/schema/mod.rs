@@ -1,9 +1,11 @@
 //! The tables and indexes: what they are, and how a schema comes to the newest version.
 
+mod deferred;
 mod migrate;
 mod name;
 mod versions;
 
+pub(crate) use deferred::{OPEN, defer, make as make_deferred_indexes};
 pub(crate) use migrate::migrate;
 pub(crate) use name::SchemaName;
 pub use versions::schema_sql;

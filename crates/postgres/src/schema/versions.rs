@@ -20,6 +20,10 @@ pub(super) static VERSIONS: &[Version] = &[
         summary: "the state of the tag index's backfill",
         sql: include_str!("v2.sql"),
     },
+    Version {
+        summary: "indexes that an import puts off",
+        sql: include_str!("v3.sql"),
+    },
 ];
 
 /// Where the version of a schema is written down.

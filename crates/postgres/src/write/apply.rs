@@ -5,10 +5,12 @@ use std::collections::BTreeSet;
 use hikyaku_event::Event;
 use hikyaku_store::rules;
 use tokio::try_join;
+use tokio_postgres::types::{ToSql, Type};
 
 use super::{
+    copy::{self, copy},
     picture::{Picture, Stored, targets},
-    remove::{remove, remove_tags},
+    remove::{remove_events, remove_tags},
 };
 use crate::{
     PostgresError,
@@ -18,15 +20,17 @@ use crate::{
 
 const EVENTS: &str = "INSERT INTO {schema}.events (seq, age, author, expires_at, tie, kind, conditional, \
         hidden, vanish, id, pubkey, address, json) \
-    SELECT seq, age, author, expires_at, tie, kind, expires_at IS NOT NULL, \
-        hidden, vanish, id, pubkey, address, json \
-    FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::integer[], \
-        $7::boolean[], $8::boolean[], $9::bytea[], $10::bytea[], $11::bytea[], $12::bytea[]) \
-        AS new(seq, age, author, expires_at, tie, kind, hidden, vanish, id, pubkey, address, json)";
+    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], \
+        $6::integer[], $7::boolean[], $8::boolean[], $9::boolean[], $10::bytea[], $11::bytea[], \
+        $12::bytea[], $13::bytea[])";
 const TAGS: &str = "INSERT INTO {schema}.event_tags \
         (age, seq, author, tie, kind, conditional, name, value) \
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::uuid[], $5::integer[], \
         $6::boolean[], $7::text[], $8::bytea[])";
+const COPY_EVENTS: &str = "COPY {schema}.events (seq, age, author, expires_at, tie, kind, conditional, \
+    hidden, vanish, id, pubkey, address, json) FROM STDIN (FORMAT binary)";
+const COPY_TAGS: &str = "COPY {schema}.event_tags (age, seq, author, tie, kind, conditional, name, value) \
+    FROM STDIN (FORMAT binary)";
 const DELETIONS: &str = "INSERT INTO {schema}.deletions (target, pubkey, seq, age) \
     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])";
 const VANISHINGS: &str = "INSERT INTO {schema}.vanishings (pubkey, seq, age) \
@@ -40,9 +44,11 @@ const CLEAR_HIDINGS: &str = "DELETE FROM {schema}.hidings WHERE seq = ANY($1)";
 const HIDINGS: &str = "INSERT INTO {schema}.hidings (seq, hider) \
     SELECT * FROM unnest($1::bigint[], $2::bigint[])";
 
-pub(super) const STATEMENTS: [&str; 7] = [
+pub(super) const STATEMENTS: [&str; 9] = [
     EVENTS,
     TAGS,
+    COPY_EVENTS,
+    COPY_TAGS,
     DELETIONS,
     VANISHINGS,
     HIDDEN,
@@ -66,8 +72,13 @@ pub(super) async fn apply(
     let came = all().filter(|row| (row.is_new || row.was_hidden) && row.hiders.is_empty());
     try_join!(
         biased;
-        remove(session, &picture.changes.removed),
-        remove_tags(session, went),
+        async {
+            if picture.indexes_deferred {
+                return Ok(0);
+            }
+            remove_tags(session, picture.changes.removed.iter().chain(went)).await
+        },
+        remove_events(session, &picture.changes.removed),
         insert_events(session, &new),
         insert_tags(session, came, names),
         insert_deletions(session, &new),
@@ -77,87 +88,207 @@ pub(super) async fn apply(
     Ok(())
 }
 
-/// Returns a column of new rows.
-fn column<'a, T>(new: &'a [&Stored], value: impl Fn(&'a Stored) -> T) -> Vec<T> {
-    new.iter().map(|row| value(row)).collect()
+/// An event as a row of `events`.
+struct EventRow<'a> {
+    seq: i64,
+    age: i64,
+    author: i64,
+    expires_at: Option<i64>,
+    tie: Tie,
+    kind: i32,
+    conditional: bool,
+    hidden: bool,
+    vanish: bool,
+    id: Word,
+    pubkey: Word,
+    address: Option<Word>,
+    json: &'a [u8],
+}
+
+impl<'a> EventRow<'a> {
+    const TYPES: [Type; 13] = [
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::UUID,
+        Type::INT4,
+        Type::BOOL,
+        Type::BOOL,
+        Type::BOOL,
+        Type::BYTEA,
+        Type::BYTEA,
+        Type::BYTEA,
+        Type::BYTEA,
+    ];
+
+    fn of(row: &'a Stored) -> Self {
+        let event = &*row.event;
+        let expires_at = event.expires_at().map(columns::seconds);
+        Self {
+            seq: row.seq,
+            age: columns::age(event.created_at()),
+            author: columns::author(&event.pubkey()),
+            expires_at,
+            tie: Tie::of(&event.id()),
+            kind: i32::from(event.kind().0),
+            conditional: expires_at.is_some(),
+            hidden: !row.hiders.is_empty(),
+            vanish: row.vanish,
+            id: event.id().into(),
+            pubkey: event.pubkey().into(),
+            address: event
+                .address()
+                .map(|address| Word(columns::address(&address))),
+            json: event.json(),
+        }
+    }
+
+    fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
+            &self.seq,
+            &self.age,
+            &self.author,
+            &self.expires_at,
+            &self.tie,
+            &self.kind,
+            &self.conditional,
+            &self.hidden,
+            &self.vanish,
+            &self.id,
+            &self.pubkey,
+            &self.address,
+            &self.json,
+        ]
+    }
 }
 
 async fn insert_events(session: &Session, new: &[&Stored]) -> Result<(), PostgresError> {
-    if new.is_empty() {
-        return Ok(());
-    }
-    let expires_at = |row: &Stored| row.event.expires_at().map(columns::seconds);
-    let address = |row: &Stored| {
-        let address = row.event.address()?;
-        Some(Word(columns::address(&address)))
-    };
-    session
-        .execute(
-            EVENTS,
-            &[
-                &column(new, |row| row.seq),
-                &column(new, |row| columns::age(row.event.created_at())),
-                &column(new, |row| columns::author(&row.event.pubkey())),
-                &column(new, expires_at),
-                &column(new, |row| Tie::of(&row.event.id())),
-                &column(new, |row| i32::from(row.event.kind().0)),
-                &column(new, |row| !row.hiders.is_empty()),
-                &column(new, |row| row.vanish),
-                &column(new, |row| Word::from(row.event.id())),
-                &column(new, |row| Word::from(row.event.pubkey())),
-                &column(new, address),
-                &column(new, |row| &row.event.json()[..]),
-            ],
+    let rows = new.iter().map(|row| EventRow::of(row));
+    if new.len() >= copy::ROWS_MIN {
+        copy(
+            session,
+            COPY_EVENTS,
+            &EventRow::TYPES,
+            rows,
+            EventRow::columns,
         )
         .await?;
+    } else if !new.is_empty() {
+        let rows: Vec<_> = rows.collect();
+        session
+            .execute(
+                EVENTS,
+                &[
+                    &column(&rows, |row| row.seq),
+                    &column(&rows, |row| row.age),
+                    &column(&rows, |row| row.author),
+                    &column(&rows, |row| row.expires_at),
+                    &column(&rows, |row| row.tie),
+                    &column(&rows, |row| row.kind),
+                    &column(&rows, |row| row.conditional),
+                    &column(&rows, |row| row.hidden),
+                    &column(&rows, |row| row.vanish),
+                    &column(&rows, |row| row.id),
+                    &column(&rows, |row| row.pubkey),
+                    &column(&rows, |row| row.address),
+                    &column(&rows, |row| row.json),
+                ],
+            )
+            .await?;
+    }
     Ok(())
 }
 
+/// A tag as a row of `event_tags`.
+struct TagRow {
+    age: i64,
+    seq: i64,
+    author: i64,
+    tie: Tie,
+    kind: i32,
+    conditional: bool,
+    name: String,
+    value: Vec<u8>,
+}
+
+impl TagRow {
+    const TYPES: [Type; 8] = [
+        Type::INT8,
+        Type::INT8,
+        Type::INT8,
+        Type::UUID,
+        Type::INT4,
+        Type::BOOL,
+        Type::TEXT,
+        Type::BYTEA,
+    ];
+
+    fn all_of<'a>(row: &'a Stored, names: &'a BTreeSet<u8>) -> impl Iterator<Item = Self> + 'a {
+        let event: &Event = &row.event;
+        let tags = columns::tags(event).into_iter();
+        let tags = tags.filter(|(letter, _)| names.contains(letter));
+        tags.map(move |(letter, value)| Self {
+            age: columns::age(event.created_at()),
+            seq: row.seq,
+            author: columns::author(&event.pubkey()),
+            tie: Tie::of(&event.id()),
+            kind: i32::from(event.kind().0),
+            conditional: row.conditional,
+            name: char::from(letter).to_string(),
+            value,
+        })
+    }
+
+    fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
+        vec![
+            &self.age,
+            &self.seq,
+            &self.author,
+            &self.tie,
+            &self.kind,
+            &self.conditional,
+            &self.name,
+            &self.value,
+        ]
+    }
+}
+
 /// Puts the events' tags of these names into the index.
-pub(super) async fn insert_tags<'a>(
+async fn insert_tags<'a>(
     session: &Session,
     events: impl Iterator<Item = &'a Stored>,
     names: &BTreeSet<u8>,
 ) -> Result<(), PostgresError> {
-    let (mut ages, mut numbers, mut authors, mut ties) = (vec![], vec![], vec![], vec![]);
-    let (mut kinds, mut conditional, mut letters, mut values) = (vec![], vec![], vec![], vec![]);
-    for row in events {
-        let event: &Event = &row.event;
-        let (tie, author) = (Tie::of(&event.id()), columns::author(&event.pubkey()));
-        let age = columns::age(event.created_at());
-        for (letter, value) in columns::tags(event) {
-            if !names.contains(&letter) {
-                continue;
-            }
-            ages.push(age);
-            numbers.push(row.seq);
-            authors.push(author);
-            ties.push(tie);
-            kinds.push(i32::from(event.kind().0));
-            conditional.push(row.conditional);
-            letters.push(char::from(letter).to_string());
-            values.push(value);
-        }
+    let mut rows: Vec<_> = events.flat_map(|row| TagRow::all_of(row, names)).collect();
+    if rows.len() >= copy::ROWS_MIN {
+        // In the index's order, so that neighbours find their page in memory.
+        rows.sort_unstable_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
+        let rows = rows.into_iter();
+        copy(session, COPY_TAGS, &TagRow::TYPES, rows, TagRow::columns).await?;
+    } else if !rows.is_empty() {
+        session
+            .execute(
+                TAGS,
+                &[
+                    &column(&rows, |row| row.age),
+                    &column(&rows, |row| row.seq),
+                    &column(&rows, |row| row.author),
+                    &column(&rows, |row| row.tie),
+                    &column(&rows, |row| row.kind),
+                    &column(&rows, |row| row.conditional),
+                    &column(&rows, |row| &*row.name),
+                    &column(&rows, |row| &*row.value),
+                ],
+            )
+            .await?;
     }
-    if ages.is_empty() {
-        return Ok(());
-    }
-    session
-        .execute(
-            TAGS,
-            &[
-                &ages,
-                &numbers,
-                &authors,
-                &ties,
-                &kinds,
-                &conditional,
-                &letters,
-                &values,
-            ],
-        )
-        .await?;
     Ok(())
+}
+
+/// Returns a column of rows.
+fn column<'a, Row, T>(rows: &'a [Row], value: impl Fn(&'a Row) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
 }
 
 async fn insert_deletions(session: &Session, new: &[&Stored]) -> Result<(), PostgresError> {

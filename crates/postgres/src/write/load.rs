@@ -11,7 +11,8 @@ use tokio_postgres::Row;
 use super::picture::{Deletion, Picture, Stored, Vanishing, targets};
 use crate::{PostgresError, columns, columns::Word, connection::Session};
 
-const POSITION: &str = "SELECT last_value FROM {schema}.position";
+const POSITION: &str = "SELECT last_value, EXISTS (SELECT FROM {schema}.deferred_indexes) \
+    FROM {schema}.position";
 const BY_ID: &str =
     "SELECT seq, vanish, hidden, conditional, json FROM {schema}.events WHERE id = ANY($1)";
 const BY_ADDRESS: &str =
@@ -104,7 +105,9 @@ impl Wanted {
             rows_of(session, HIDERS, &hidable),
         )?;
         let mut picture = Picture::default();
-        picture.last = position.first().map_or(0, |row| row.get(0));
+        (picture.last, picture.indexes_deferred) = position
+            .first()
+            .map_or((0, false), |row| (row.get(0), row.get(1)));
         for row in by_id.iter().chain(&by_address) {
             picture.add(stored(row)?);
         }

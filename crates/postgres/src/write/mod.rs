@@ -2,6 +2,7 @@
 //! what the database says while nobody else can write.
 
 mod apply;
+mod copy;
 mod load;
 mod picture;
 mod remove;

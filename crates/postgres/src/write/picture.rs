@@ -57,6 +57,8 @@ pub(super) struct Picture {
     vanishings: HashMap<PublicKey, Vec<Vanishing>>,
     /// The last number given.
     pub(super) last: i64,
+    /// The tags' index is made later: rows are not taken out of it until then.
+    pub(super) indexes_deferred: bool,
     pub(super) changes: Changes,
 }
 

@@ -20,9 +20,17 @@ const HIDINGS: &str = "DELETE FROM {schema}.hidings WHERE seq = ANY($1)";
 
 pub(super) const STATEMENTS: [&str; 5] = [EVENTS, TAGS, DELETIONS, VANISHINGS, HIDINGS];
 
-/// Removes events. Their tags are found by what the events say, so the table of tags needs no index
-/// for it.
+/// Removes events and their tags.
 pub(super) async fn remove(session: &Session, events: &[Stored]) -> Result<(), PostgresError> {
+    try_join!(biased; remove_tags(session, events.iter()), remove_events(session, events))?;
+    Ok(())
+}
+
+/// Removes events, and leaves their tags.
+pub(super) async fn remove_events(
+    session: &Session,
+    events: &[Stored],
+) -> Result<(), PostgresError> {
     if events.is_empty() {
         return Ok(());
     }
@@ -45,7 +53,6 @@ pub(super) async fn remove(session: &Session, events: &[Stored]) -> Result<(), P
             biased;
 
         async { session.execute(EVENTS, &[&all]).await },
-        remove_tags(session, events.iter()),
         async {
             if deletions.is_empty() { Ok(0) } else { session.execute(DELETIONS, &[&deletions]).await }
         },
@@ -57,7 +64,8 @@ pub(super) async fn remove(session: &Session, events: &[Stored]) -> Result<(), P
     Ok(())
 }
 
-/// Takes the events' tags out of the index.
+/// Takes the events' tags out of the index. They are found by what the events say, so the table of
+/// tags needs no index of its own for it.
 pub(super) async fn remove_tags<'a>(
     session: &Session,
     events: impl Iterator<Item = &'a Stored>,

@@ -15,7 +15,7 @@ use crate::{
     columns::Word,
     connection::{Session, lock_key},
     feed::{Feed, Turn},
-    schema::SchemaName,
+    schema::{SchemaName, make_deferred_indexes},
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
@@ -38,8 +38,11 @@ const EXPIRED: &str = "SELECT seq, vanish, hidden, conditional, json FROM {schem
 /// indexes it.
 const NAMES: &str = "SELECT name FROM {schema}.tag_names WHERE NOT dropping";
 
-const STATEMENTS: [&str; 8] = [
+const DEFERRED: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
+
+const STATEMENTS: [&str; 9] = [
     NAMES,
+    DEFERRED,
     LOCK,
     END,
     OWN,
@@ -67,6 +70,9 @@ pub(super) struct Done {
 /// The writer's side of one connection.
 pub(super) struct Transactions {
     pub(super) session: Arc<Session>,
+    schema: SchemaName,
+    /// Indexes that are put off may stay so.
+    may_defer: bool,
     lock: i64,
     channel: String,
     feed: Arc<Feed>,
@@ -77,6 +83,7 @@ impl Transactions {
     pub(super) async fn new(
         session: Arc<Session>,
         schema: &SchemaName,
+        may_defer: bool,
         feed: Arc<Feed>,
     ) -> Result<Self, PostgresError> {
         let statements = STATEMENTS.iter();
@@ -91,6 +98,8 @@ impl Transactions {
         feed.writer_is(process.first().map_or(0, |row| row.get(0)));
         Ok(Self {
             session,
+            schema: schema.clone(),
+            may_defer,
             lock: lock_key(schema, "writer"),
             channel: crate::feed::channel(schema),
             feed,
@@ -102,6 +111,24 @@ impl Transactions {
         &self,
         requests: &[(&[Write], Timestamp)],
     ) -> Result<Done, PostgresError> {
+        loop {
+            if let Some(done) = self.try_to_write(requests).await? {
+                return Ok(done);
+            }
+            self.make_indexes().await?;
+        }
+    }
+
+    /// Makes the indexes that an import has put off, if there are any.
+    pub(super) async fn make_indexes(&self) -> Result<(), PostgresError> {
+        make_deferred_indexes(&self.session, &self.schema).await
+    }
+
+    /// Writes; `None`, and nothing is written, if indexes are missing without which it can't be done.
+    async fn try_to_write(
+        &self,
+        requests: &[(&[Write], Timestamp)],
+    ) -> Result<Option<Done>, PostgresError> {
         let mut waiting: VecDeque<(usize, &Write, Timestamp)> = VecDeque::new();
         for (number, (writes, now)) in requests.iter().enumerate() {
             waiting.extend(writes.iter().map(|write| (number, write, *now)));
@@ -123,6 +150,10 @@ impl Transactions {
             async { session.rows(NAMES, &[]).await },
             wanted.load(session)
         )?;
+        if picture.indexes_deferred && !(self.may_defer && are_events(requests)) {
+            self.session.client.batch_execute("ROLLBACK").await?;
+            return Ok(None);
+        }
         let letter = |name: &str| name.as_bytes().first().copied();
         let names: BTreeSet<u8> = names.iter().filter_map(|row| letter(row.get(0))).collect();
         done.before = picture.last;
@@ -154,19 +185,25 @@ impl Transactions {
             },
             self.commit()
         )?;
-        Ok(done)
+        Ok(Some(done))
     }
 
     /// Removes a page of what has expired; tells how many.
     pub(super) async fn sweep(&self, now: Timestamp) -> Result<u64, PostgresError> {
         let session = &*self.session;
-        let ((), _, rows) = try_join!(
+        let ((), _, deferred, rows) = try_join!(
             biased;
 
             self.begin(),
             async { session.rows(LOCK, &[&self.lock]).await },
+            async { session.rows(DEFERRED, &[]).await },
             async { session.rows(EXPIRED, &[&columns::seconds(now), &PAGE]).await }
         )?;
+        if !deferred.is_empty() {
+            session.client.batch_execute("ROLLBACK").await?;
+            self.make_indexes().await?;
+            return Box::pin(self.sweep(now)).await;
+        }
         let expired = rows
             .iter()
             .map(load::stored)
@@ -219,6 +256,12 @@ impl Transactions {
         }
         remove::remove(session, &hidden).await
     }
+}
+
+/// Tells whether there are only events that remove nothing but what they name or replace.
+fn are_events(requests: &[(&[Write], Timestamp)]) -> bool {
+    let mut writes = requests.iter().flat_map(|(writes, _)| *writes);
+    writes.all(|write| matches!(write, Write::Event { vanish: false, .. }))
 }
 
 /// Decides writes in order, up to and including the first request to vanish that is to be carried out.

@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::transaction::{Done, Transactions};
-use crate::{PostgresError, connection::Connector, feed::Feed};
+use crate::{Options, PostgresError, connection::Connector, feed::Feed};
 
 /// Writes of one transaction: what waits longer than one takes is the next one's, and one answer must
 /// not wait for an import.
@@ -26,6 +26,8 @@ type Reply<T> = oneshot::Sender<Result<T, StoreError>>;
 pub(crate) enum Request {
     Write(Vec<Write>, Timestamp, Reply<Vec<Outcome>>),
     Sweep(Timestamp, Reply<u64>),
+    /// Make the indexes that were put off.
+    MakeIndexes(Reply<()>),
     /// The store is closing: nothing comes behind this.
     Close,
 }
@@ -40,6 +42,7 @@ struct Waiting {
 pub(crate) struct Writer {
     connector: Connector,
     retry_time: Duration,
+    may_defer: bool,
     feed: Arc<Feed>,
     queue: mpsc::UnboundedReceiver<Request>,
     held_back: Option<Request>,
@@ -49,13 +52,14 @@ pub(crate) struct Writer {
 impl Writer {
     pub(crate) fn new(
         connector: Connector,
-        retry_time: Duration,
+        options: &Options,
         feed: Arc<Feed>,
         queue: mpsc::UnboundedReceiver<Request>,
     ) -> Self {
         Self {
             connector,
-            retry_time,
+            retry_time: options.retry_time,
+            may_defer: options.defer_indexes,
             feed,
             queue,
             held_back: None,
@@ -79,6 +83,16 @@ impl Writer {
                     let swept = self.sweep(now).await;
                     // Who no longer waits for the answer has gone: that changes nothing.
                     let _ = reply.send(swept.map_err(StoreError::from));
+                }
+                Some(Request::MakeIndexes(reply)) => {
+                    let made = match self.transactions().await {
+                        Ok(transactions) => transactions.make_indexes().await,
+                        Err(error) => Err(error),
+                    };
+                    if made.is_err() {
+                        self.transactions = None;
+                    }
+                    let _ = reply.send(made.map_err(StoreError::from));
                 }
                 Some(Request::Close) | None => return,
             }
@@ -205,7 +219,7 @@ impl Writer {
         } else {
             let session = self.connector.connect().await?;
             let feed = Arc::clone(&self.feed);
-            Transactions::new(session, &self.connector.schema, feed).await?
+            Transactions::new(session, &self.connector.schema, self.may_defer, feed).await?
         };
         Ok(self.transactions.insert(transactions))
     }

@@ -9,6 +9,7 @@
 
 mod backfill;
 mod faults;
+mod importing;
 mod nodes;
 mod opening;
 mod plans;

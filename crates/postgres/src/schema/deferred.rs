@@ -1,0 +1,92 @@
+//! Indexes that are put off while an import fills an empty schema: making one of all rows at once costs
+//! a small part of keeping it up to date row by row.
+//!
+//! Which are put off stands in the database, and every writer looks there under the writer's lock. So a
+//! killed import leaves a schema that whoever comes next finishes, or that the next import goes on with.
+
+use crate::{
+    PostgresError,
+    connection::{Session, lock_key},
+    schema::SchemaName,
+};
+
+/// Definitions come with the schema's name in them when nothing is on the search path.
+const BEGIN: &str = "BEGIN; SET LOCAL search_path = pg_catalog";
+const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
+/// Nobody else has the store open, who would miss the indexes.
+const ALONE: &str = "SELECT pg_try_advisory_xact_lock($1)";
+const EMPTY: &str = "SELECT NOT EXISTS (SELECT FROM {schema}.events) \
+    AND NOT EXISTS (SELECT FROM {schema}.deferred_indexes)";
+/// All but those that the rules need.
+const REMEMBER: &str = "INSERT INTO {schema}.deferred_indexes (name, definition) \
+    SELECT i.indexrelid::regclass, pg_get_indexdef(i.indexrelid) FROM pg_index i \
+    WHERE i.indexrelid IN ('{schema}.events_time'::regclass, '{schema}.events_kind'::regclass, \
+        '{schema}.events_author'::regclass, '{schema}.events_author_kind'::regclass, \
+        '{schema}.event_tags_value'::regclass)";
+const DROP: &str = "DROP INDEX {schema}.events_time, {schema}.events_kind, {schema}.events_author, \
+    {schema}.events_author_kind, {schema}.event_tags_value";
+
+/// Once for all rows: a scan and a sort are right here, and as long as it takes.
+const BEGIN_MAKING: &str = "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 0; \
+    SET LOCAL lock_timeout = '60s'; SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '64MB'; \
+    SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on";
+const ANY: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
+const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes ORDER BY name";
+const ORPHANS: &str = "DELETE FROM {schema}.event_tags t \
+    WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.seq = t.seq AND NOT e.hidden)";
+const MADE: &str = "DELETE FROM {schema}.deferred_indexes";
+/// So that questions read the indexes alone, and know of the tables' sizes, from the first one on.
+const VACUUM: &str = "VACUUM (ANALYZE) {schema}.events, {schema}.event_tags";
+
+/// The purpose of the lock that everybody shares who has the store open.
+pub(crate) const OPEN: &str = "open";
+
+/// Puts the indexes off if the schema is empty and nobody else has it open.
+pub(crate) async fn defer(session: &Session, schema: &SchemaName) -> Result<(), PostgresError> {
+    session.client.batch_execute(BEGIN).await?;
+    session.rows(LOCK, &[&lock_key(schema, "writer")]).await?;
+    let alone = session.rows(ALONE, &[&lock_key(schema, OPEN)]).await?;
+    let empty = session.rows(EMPTY, &[]).await?;
+    if [alone, empty].iter().flatten().all(|row| row.get(0)) {
+        session.execute(REMEMBER, &[]).await?;
+        session.client.batch_execute(&schema.fill(DROP)).await?;
+    }
+    Ok(session.client.batch_execute("COMMIT").await?)
+}
+
+/// Makes the indexes that are put off, if there are any. Others' writes wait meanwhile.
+pub(crate) async fn make(session: &Session, schema: &SchemaName) -> Result<(), PostgresError> {
+    if session.rows(ANY, &[]).await?.is_empty() {
+        return Ok(());
+    }
+    session.client.batch_execute(BEGIN_MAKING).await?;
+    session.rows(LOCK, &[&lock_key(schema, "writer")]).await?;
+    let definitions = session.rows(DEFINITIONS, &[]).await?;
+    if !definitions.is_empty() {
+        tracing::info!(
+            schema = schema.as_str(),
+            "making the indexes of what was imported"
+        );
+        session.client.batch_execute(&schema.fill(ORPHANS)).await?;
+    }
+    for row in &definitions {
+        session.client.batch_execute(row.get(0)).await?;
+    }
+    session.execute(MADE, &[]).await?;
+    session.client.batch_execute("COMMIT").await?;
+    if !definitions.is_empty() {
+        let old: String = session
+            .client
+            .query_one("SHOW statement_timeout", &[])
+            .await?
+            .get(0);
+        session
+            .client
+            .batch_execute("SET statement_timeout = 0")
+            .await?;
+        session.client.batch_execute(&schema.fill(VACUUM)).await?;
+        let restore = format!("SET statement_timeout = '{old}'");
+        session.client.batch_execute(&restore).await?;
+    }
+    Ok(())
+}

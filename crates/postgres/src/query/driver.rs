@@ -11,6 +11,9 @@ use crate::{PostgresError, connection::Session};
 
 /// What one more stream costs, in entries read on: a way down a tree.
 const STREAM_COST: u64 = 8;
+/// Entries that are read of each of many streams at first where conditions may reject most of them: about
+/// as much as the way to the first one costs, and most streams are not longer.
+const TAKE_SELECTIVE: usize = 16;
 /// Entries that one statement reads at most, and streams it reads from: some tens of milliseconds, so
 /// that others on the connection need not wait long.
 const STATEMENT_ENTRIES_MAX: usize = 16_384;
@@ -37,6 +40,8 @@ pub(crate) struct Driver {
     direction: Direction,
     /// The time of the last place to read.
     end: i64,
+    /// What its streams leave undecided may reject most of what they hold.
+    selective: bool,
     /// What has been spent, in entries.
     pub(crate) spent: u64,
 }
@@ -47,6 +52,7 @@ impl Driver {
         start: Place,
         end: i64,
         direction: Direction,
+        asked: &Asked,
     ) -> Self {
         let streams = streams.into_iter().map(|(index, lead, decided)| Stream {
             index,
@@ -55,8 +61,12 @@ impl Driver {
             next: Some(start),
             take: 0,
         });
+        let streams: Vec<_> = streams.collect();
         Self {
-            streams: streams.collect(),
+            selective: streams
+                .first()
+                .is_some_and(|stream: &Stream| asked.is_selective(stream.decided)),
+            streams,
             found: BTreeMap::new(),
             direction,
             end,
@@ -71,6 +81,7 @@ impl Driver {
             found: hits.into_iter().map(|hit| (hit.place, hit.seq)).collect(),
             direction,
             end: 0,
+            selective: false,
             spent: 0,
         }
     }
@@ -224,7 +235,8 @@ impl Driver {
             if self.streams.len() == 1 {
                 want
             } else {
-                2 * want / self.streams.len() + 2
+                let share = 2 * want / self.streams.len() + 2;
+                share.max(if self.selective { TAKE_SELECTIVE } else { 0 })
             }
         } else {
             stream.take * 4

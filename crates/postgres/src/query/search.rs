@@ -132,7 +132,7 @@ impl Search {
 /// Returns the drivers of a filter without ids.
 fn drivers(asked: &Asked, span: &Span, direction: Direction) -> Vec<Driver> {
     let (start, end) = (span.start(direction), span.end(direction).age);
-    let driver = |streams: Vec<_>| Driver::new(streams, start, end, direction);
+    let driver = |streams: Vec<_>| Driver::new(streams, start, end, direction, asked);
     let mut drivers = Vec::new();
     for (number, (letter, values)) in asked.tags.iter().enumerate() {
         let decided = Decided {

@@ -22,7 +22,7 @@ pub(super) static VERSIONS: &[Version] = &[
     },
     Version {
         summary: "indexes that an import puts off",
-        sql: include_str!("v3.sql"),
+        sql: include_str!("deferred_indexes.sql"),
     },
 ];
 

@@ -112,7 +112,7 @@ impl Transactions {
         requests: &[(&[Write], Timestamp)],
     ) -> Result<Done, PostgresError> {
         loop {
-            if let Some(done) = self.try_to_write(requests).await? {
+            if let Some(done) = Box::pin(self.try_to_write(requests)).await? {
                 return Ok(done);
             }
             self.make_indexes().await?;

@@ -7,6 +7,7 @@ use std::{
 
 use hikyaku_engine::Engine;
 use hikyaku_members::Members;
+use hikyaku_postgres::{BackfillState, PostgresMeters};
 use hikyaku_relay::RelayUrls;
 use hikyaku_server::{Gauge, Gauges, Server, ServerError};
 use hikyaku_vfs::{RealDisk, Vfs};
@@ -117,20 +118,95 @@ fn gauges(
     tables: Option<&ServedTables>,
 ) -> Gauges {
     // Weak, lest the metrics keep them open.
-    let engine = match opened {
-        Opened::Engine(engine) => Arc::downgrade(engine),
-        Opened::Postgres(_) => Weak::new(),
+    let store: Box<dyn Fn() -> Vec<Gauge> + Send + Sync> = match opened {
+        Opened::Engine(engine) => {
+            let engine = Arc::downgrade(engine);
+            Box::new(move || store_gauges(&engine))
+        }
+        Opened::Postgres(store) => {
+            let store = Arc::downgrade(store);
+            Box::new(move || {
+                let meters = store.upgrade().map(|store| store.meters());
+                meters.map_or_else(Vec::new, |meters| postgres_gauges(&meters))
+            })
+        }
     };
     let members = members.map(Arc::downgrade);
     let tables = tables.map(ServedTables::gauges);
     Arc::new(move || {
-        let mut gauges = store_gauges(&engine);
+        let mut gauges = store();
         if let Some(members) = members.as_ref().and_then(Weak::upgrade) {
             gauges.extend(members::gauges(&members));
         }
         gauges.extend(tables.iter().flat_map(|ask| ask()));
         gauges
     })
+}
+
+fn postgres_gauges(meters: &PostgresMeters) -> Vec<Gauge> {
+    let gauge = |name, help, value| Gauge {
+        name,
+        help,
+        value: value as f64,
+    };
+    let mut gauges = vec![
+        gauge(
+            "postgres_connections",
+            "Open connections to the database.",
+            meters.connections,
+        ),
+        gauge(
+            "postgres_reads_under_way",
+            "Reads that use a connection now.",
+            meters.reads_under_way,
+        ),
+        gauge(
+            "postgres_statements",
+            "Statements sent since the start.",
+            meters.statements,
+        ),
+        gauge(
+            "postgres_batches",
+            "Transactions with writes since the start.",
+            meters.batches,
+        ),
+        gauge(
+            "postgres_events_written",
+            "Events stored by them.",
+            meters.events_written,
+        ),
+        gauge(
+            "postgres_write_failures",
+            "Tries to write that failed since the start.",
+            meters.failures,
+        ),
+        gauge(
+            "postgres_feed_lag",
+            "Commits of other nodes that subscribers here have not been told of.",
+            meters.feed_lag,
+        ),
+    ];
+    if let Some(backfill) = &meters.backfill {
+        let running = backfill.state == BackfillState::Running;
+        gauges.extend([
+            gauge(
+                "postgres_backfill_running",
+                "1 while the index of tags is being filled.",
+                u64::from(running),
+            ),
+            gauge(
+                "postgres_backfill_done",
+                "Events that the last backfill has looked at.",
+                backfill.done,
+            ),
+            gauge(
+                "postgres_backfill_total",
+                "Events there were when it began, about.",
+                backfill.total,
+            ),
+        ]);
+    }
+    gauges
 }
 
 fn store_gauges(engine: &Weak<Engine>) -> Vec<Gauge> {

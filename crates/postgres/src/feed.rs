@@ -16,12 +16,12 @@ use hikyaku_event::Event;
 use hikyaku_store::{Committed, CommittedEvent, CommittedFeed, Sequence};
 use tokio::{
     sync::{Notify, OwnedMutexGuard},
-    time::{Duration, sleep, timeout},
+    time::{Duration, Instant, sleep, timeout},
 };
 use tokio_postgres::AsyncMessage;
 
 use crate::{
-    PostgresError,
+    BackfillStatus, PostgresError,
     backfill::WAKE,
     connection::{Connector, Session, lock_key},
     schema::{OPEN, SchemaName, make_deferred_indexes},
@@ -82,6 +82,8 @@ struct State {
     told: i64,
     senders: Vec<UnboundedSender<Arc<Committed>>>,
     closed: bool,
+    /// How far the backfill was at the last look.
+    backfill: Option<BackfillStatus>,
 }
 
 impl Feed {
@@ -93,6 +95,7 @@ impl Feed {
                 told: position,
                 senders: Vec::new(),
                 closed: false,
+                backfill: None,
             }),
             news: Notify::new(),
             turn: Arc::default(),
@@ -120,6 +123,18 @@ impl Feed {
         let mut state = self.state();
         state.closed = true;
         state.senders.clear();
+    }
+
+    /// Returns how many numbers are committed and not told.
+    pub(crate) fn lag(&self) -> u64 {
+        let told = self.state().told;
+        let lag = self.heard.load(Ordering::Acquire).saturating_sub(told);
+        u64::try_from(lag).unwrap_or(0)
+    }
+
+    /// Returns how far the backfill was at the last look.
+    pub(crate) fn backfill_status(&self) -> Option<BackfillStatus> {
+        self.state().backfill.clone()
     }
 
     /// Waits for the right to tell what comes next.
@@ -198,8 +213,14 @@ impl Feed {
         let position = position(&session, &connector.schema).await?;
         self.heard.fetch_max(position, Ordering::AcqRel);
         *pause = PAUSE_MIN;
+        let mut looked: Option<Instant> = None;
         loop {
             self.catch_up(&session).await?;
+            if looked.is_none_or(|at| at.elapsed() >= LOOK) {
+                let status = BackfillStatus::read(&session).await?;
+                self.state().backfill = Some(status);
+                looked = Some(Instant::now());
+            }
             // Nothing told in this time is no error: it looks anyway.
             let _ = timeout(LOOK, self.news.notified()).await;
             if self.state().closed {

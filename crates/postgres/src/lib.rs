@@ -9,6 +9,7 @@ mod columns;
 mod connection;
 mod error;
 mod feed;
+mod meters;
 mod options;
 mod query;
 mod reader;
@@ -23,6 +24,7 @@ mod write;
 pub use crate::{
     backfill::{Backfill, BackfillState, BackfillStatus, Pace},
     error::PostgresError,
+    meters::PostgresMeters,
     options::Options,
     schema::schema_sql,
     statistics::PostgresStatistics,

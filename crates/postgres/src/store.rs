@@ -15,7 +15,7 @@ use tokio::{
 };
 
 use crate::{
-    Options, PostgresError, backfill,
+    Options, PostgresError, PostgresMeters, backfill,
     connection::{Connector, IdleSessions, Lanes, Session},
     feed::{Feed, position},
     reader::PostgresReader,
@@ -104,6 +104,12 @@ impl PostgresStore {
     pub async fn statistics(&self) -> Result<PostgresStatistics, PostgresError> {
         let session = self.connector.connect().await?;
         statistics(&session).await
+    }
+
+    /// Returns what the store has at hand about itself, without asking the database.
+    pub fn meters(&self) -> PostgresMeters {
+        let (lag, backfill) = (self.feed.lag(), self.feed.backfill_status());
+        self.connector.meters.read(lag, backfill)
     }
 
     /// Makes the indexes that were put off ([`Options::defer_indexes`]). Without it, who next opens the

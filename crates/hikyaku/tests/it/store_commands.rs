@@ -146,6 +146,26 @@ fn a_strict_import_stops_at_the_first_bad_line() {
 }
 
 #[test]
+fn an_unchecked_import_takes_signatures_on_trust_and_ids_not() {
+    both_ways(|place| {
+        let (alice, stored) = (Author::new(1), &notes(1)[0]);
+        let draft = EventBuilder::new(1).content("unsigned");
+        let right = draft.sign(&alice);
+        let mut input = draft.json(right.id(), alice.pubkey(), stored.sig());
+        input.push(b'\n');
+        input.extend(draft.json(stored.id(), alice.pubkey(), right.sig()));
+        let report = place.run_with(&["import", "--json"], &input).json();
+        assert_eq!(report["stored"], 0, "{report}");
+        assert_eq!(report["invalid"]["wrong_signature"], 1, "{report}");
+        let report = place
+            .run_with(&["import", "--json", "--unchecked"], &input)
+            .json();
+        assert_eq!(report["stored"], 1, "{report}");
+        assert_eq!(report["invalid"]["wrong_id"], 1, "{report}");
+    });
+}
+
+#[test]
 fn a_request_to_vanish_is_carried_out_if_it_names_this_relay() {
     both_ways(|place| {
         let (alice, bob) = (Author::new(1), Author::new(2));

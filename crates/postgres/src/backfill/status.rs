@@ -63,7 +63,7 @@ impl BackfillStatus {
         (self.done > 0).then(|| Duration::from_secs_f64(left / self.rate().max(0.001)))
     }
 
-    pub(super) async fn read(session: &Session) -> Result<Self, PostgresError> {
+    pub(crate) async fn read(session: &Session) -> Result<Self, PostgresError> {
         let rows = session.rows(STATUS, &[]).await?;
         let row = rows.first().ok_or_else(|| {
             PostgresError::Corrupt("the table `backfill` has lost its row".to_owned())

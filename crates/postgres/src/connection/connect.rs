@@ -6,7 +6,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use tokio_postgres::{AsyncMessage, Client, Config, NoTls, config::SslMode};
 
 use super::Session;
-use crate::{Options, PostgresError, schema::SchemaName};
+use crate::{Options, PostgresError, meters::Meters, schema::SchemaName};
 
 /// The planner is told what to do, and not asked: each statement has the shape of one index, and the
 /// store has chosen which. Generic plans then are the right ones for all values, are made once per
@@ -23,6 +23,7 @@ pub(crate) struct Connector {
     pub(crate) schema: SchemaName,
     /// Where connections are driven.
     runtime: Handle,
+    pub(crate) meters: Arc<Meters>,
 }
 
 impl Connector {
@@ -61,6 +62,7 @@ impl Connector {
             config: Arc::new(config),
             schema,
             runtime,
+            meters: Arc::default(),
         })
     }
 
@@ -102,6 +104,10 @@ impl Connector {
         });
         let stopped = || PostgresError::Unavailable("the store is closed".to_owned());
         let client = made.await.map_err(|_| stopped())??;
-        Ok(Arc::new(Session::new(client, self.schema.clone())))
+        Ok(Arc::new(Session::new(
+            client,
+            self.schema.clone(),
+            Arc::clone(&self.meters),
+        )))
     }
 }

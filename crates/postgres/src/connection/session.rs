@@ -11,7 +11,11 @@ use std::{
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
-use crate::{PostgresError, schema::SchemaName};
+use crate::{
+    PostgresError,
+    meters::{Meters, count},
+    schema::SchemaName,
+};
 
 /// Distinct statements kept prepared on one connection. Shapes of filters make some dozens.
 const STATEMENTS_MAX: usize = 500;
@@ -25,11 +29,14 @@ pub(crate) struct Session {
     schema: SchemaName,
     statements: Mutex<HashMap<String, Statement>>,
     in_flight: AtomicUsize,
+    meters: Arc<Meters>,
 }
 
 impl Session {
-    pub(super) fn new(client: Client, schema: SchemaName) -> Self {
+    pub(super) fn new(client: Client, schema: SchemaName, meters: Arc<Meters>) -> Self {
+        count(&meters.connections, 1);
         Self {
+            meters,
             client,
             schema,
             statements: Mutex::default(),
@@ -65,6 +72,7 @@ impl Session {
         parameters: Parameters<'_>,
     ) -> Result<Vec<Row>, PostgresError> {
         let statement = self.prepared(sql).await?;
+        count(&self.meters.statements, 1);
         Ok(self.client.query(&statement, parameters).await?)
     }
 
@@ -75,12 +83,14 @@ impl Session {
         parameters: Parameters<'_>,
     ) -> Result<u64, PostgresError> {
         let statement = self.prepared(sql).await?;
+        count(&self.meters.statements, 1);
         Ok(self.client.execute(&statement, parameters).await?)
     }
 
     /// Counts itself as one more that uses the connection, until it is dropped.
     pub(crate) fn in_use(self: &Arc<Self>) -> InUse {
         self.in_flight.fetch_add(1, Ordering::Relaxed);
+        count(&self.meters.reads_under_way, 1);
         InUse(Arc::clone(self))
     }
 
@@ -103,6 +113,14 @@ impl std::ops::Deref for InUse {
 impl Drop for InUse {
     fn drop(&mut self) {
         self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let under_way = &self.0.meters.reads_under_way;
+        under_way.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.meters.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -186,11 +186,11 @@ fn binaries() -> String {
     folder
 }
 
-fn is_root() -> bool {
+pub(super) fn is_root() -> bool {
     output("id", &["-u"]) == "0"
 }
 
-fn unprivileged() -> String {
+pub(super) fn unprivileged() -> String {
     let postgres = output("id", &["-u", "postgres"]);
     if postgres.is_empty() {
         output("id", &["-u", "nobody"])
@@ -199,7 +199,7 @@ fn unprivileged() -> String {
     }
 }
 
-fn output(program: &str, arguments: &[&str]) -> String {
+pub(super) fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).output().unwrap();
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }

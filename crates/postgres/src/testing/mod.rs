@@ -8,5 +8,7 @@
 )]
 
 mod cluster;
+mod small_disk;
 
 pub use cluster::{Cluster, shared};
+pub use small_disk::SmallDisk;

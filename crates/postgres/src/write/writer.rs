@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::transaction::{Done, Transactions};
-use crate::{Options, PostgresError, connection::Connector, feed::Feed};
+use crate::{Options, PostgresError, connection::Connector, feed::Feed, meters::count};
 
 /// Writes of one transaction: what waits longer than one takes is the next one's, and one answer must
 /// not wait for an import.
@@ -137,6 +137,9 @@ impl Writer {
     fn answer(&self, waiting: Vec<Waiting>, result: Result<Done, PostgresError>) {
         match result {
             Ok(done) => {
+                let meters = &self.connector.meters;
+                count(&meters.batches, 1);
+                count(&meters.events_written, done.events.len() as u64);
                 self.feed.committed(done.before, done.last, done.events);
                 drop(done.turn);
                 for (one, outcomes) in waiting.into_iter().zip(done.outcomes) {
@@ -199,6 +202,7 @@ impl Writer {
         let Err(error) = &result else {
             return Some(result);
         };
+        count(&self.connector.meters.failures, 1);
         // Whatever went wrong, the server rolls back what it had begun when the connection ends.
         self.transactions = None;
         self.feed.look();

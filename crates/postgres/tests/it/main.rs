@@ -9,6 +9,7 @@
 
 mod backfill;
 mod faults;
+mod full_disk;
 mod importing;
 mod nodes;
 mod opening;

@@ -77,3 +77,32 @@ fn the_printed_schema_is_that_of_every_version() {
     assert!(sql.contains("CREATE TABLE \"relay\".event_tags"));
     assert!(!sql.contains("{schema}"));
 }
+
+#[test]
+fn what_the_store_does_is_counted() {
+    let (url, schema) = shared();
+    let options = Options {
+        schema,
+        ..Options::new(&url)
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    let asked = hikyaku_store::testing::Blocking(&store);
+    for number in 0..3 {
+        let event = hikyaku_store::testing::draft(1, 1, number).build();
+        asked.put(&event, 1_000);
+    }
+    let filter = hikyaku_event::Filter::default();
+    asked.all(filter, &hikyaku_store::Reader::anonymous(), 1_000);
+    // The listener tells how far the backfill is once it listens.
+    while store.meters().backfill.is_none() {
+        std::thread::yield_now();
+    }
+    let meters = store.meters();
+    assert_eq!((meters.batches, meters.events_written), (3, 3));
+    assert_eq!((meters.failures, meters.feed_lag), (0, 0));
+    // The writer's, the listener's, and a reader's that is idle now.
+    assert!(meters.connections >= 3, "{meters:?}");
+    assert_eq!(meters.reads_under_way, 0);
+    assert!(meters.statements > 20, "{meters:?}");
+    assert_eq!(meters.backfill.unwrap().done, 0);
+}

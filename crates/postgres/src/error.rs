@@ -26,6 +26,11 @@ impl From<tokio_postgres::Error> for PostgresError {
     fn from(error: tokio_postgres::Error) -> Self {
         let text = describe(&error);
         let Some(code) = error.code() else {
+            if is_about_certificate(&error) {
+                return Self::Refused(format!(
+                    "{text}; see sslmode and sslrootcert in the database's address"
+                ));
+            }
             // No answer of the server's: the connection, or the way to it.
             return Self::Unavailable(text);
         };
@@ -50,6 +55,15 @@ impl From<tokio_postgres::Error> for PostgresError {
             _ => Self::Rejected(text),
         }
     }
+}
+
+/// Tells whether one side does not accept the other's certificate.
+fn is_about_certificate(error: &tokio_postgres::Error) -> bool {
+    let cause = error
+        .source()
+        .and_then(|cause| cause.downcast_ref::<std::io::Error>());
+    let tls = cause.and_then(|cause| cause.get_ref()?.downcast_ref::<rustls::Error>());
+    matches!(tls, Some(rustls::Error::InvalidCertificate(_)))
 }
 
 /// Says an error with its causes; the driver's own text leaves them out.

@@ -7,23 +7,26 @@
 
 use std::sync::{
     Arc, Mutex, MutexGuard, PoisonError,
-    atomic::{AtomicI32, AtomicI64, Ordering},
+    atomic::{AtomicI32, AtomicI64, AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
-use futures_channel::mpsc::{UnboundedSender, unbounded};
+use futures_channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use hikyaku_event::Event;
 use hikyaku_store::{Committed, CommittedEvent, CommittedFeed, Sequence};
 use tokio::{
     sync::{Notify, OwnedMutexGuard},
     time::{Duration, Instant, sleep, timeout},
+    try_join,
 };
 use tokio_postgres::AsyncMessage;
 
 use crate::{
     BackfillStatus, PostgresError,
     backfill::WAKE,
+    bans,
     connection::{Connector, Session, lock_key},
+    neighbours::{self, Heard},
     schema::{OPEN, SchemaName, make_deferred_indexes},
 };
 
@@ -37,6 +40,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 const SHARE: &str = "SELECT pg_advisory_lock_shared($1)";
 const NEWS: &str = "SELECT seq, json FROM {schema}.events WHERE seq > $1 ORDER BY seq LIMIT $2";
+
+/// The place in the write-ahead log behind everything that can be seen now.
+pub(crate) const PLACE: &str = "SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint";
 
 /// Returns the channel on which a schema's nodes tell each other of commits.
 pub(crate) fn channel(schema: &SchemaName) -> String {
@@ -69,6 +75,14 @@ pub(crate) struct Feed {
     /// Held by the writer from its commit until it has told of it, and by who reads the news: what a
     /// commit stored and removed again is in no table, and only the writer can tell of it.
     turn: Arc<tokio::sync::Mutex<()>>,
+    /// Everything up to `visible` is before this place in the write-ahead log. Kept only where there is
+    /// a replica, which may not have that much yet.
+    place: AtomicU64,
+    pub(crate) has_replica: bool,
+    /// What other nodes tell beside the events.
+    pub(crate) neighbours: Heard,
+    /// This node's name among them.
+    pub(crate) node: Arc<str>,
     /// There may be something to backfill.
     pub(crate) backfill: Arc<Notify>,
     /// The process of the server that the writer talks to: what that one tells is known.
@@ -81,24 +95,31 @@ pub(crate) type Turn = OwnedMutexGuard<()>;
 struct State {
     told: i64,
     senders: Vec<UnboundedSender<Arc<Committed>>>,
+    ban_senders: Vec<UnboundedSender<()>>,
     closed: bool,
     /// How far the backfill was at the last look.
     backfill: Option<BackfillStatus>,
 }
 
 impl Feed {
-    pub(crate) fn new(position: i64) -> Self {
+    pub(crate) fn new(position: i64, node: Arc<str>, has_replica: bool) -> Self {
         Self {
             visible: AtomicI64::new(position),
             heard: AtomicI64::new(position),
             state: Mutex::new(State {
                 told: position,
                 senders: Vec::new(),
+                ban_senders: Vec::new(),
                 closed: false,
                 backfill: None,
             }),
             news: Notify::new(),
             turn: Arc::default(),
+            // Nothing was seen yet: no place is too far.
+            place: AtomicU64::new(0),
+            has_replica,
+            neighbours: Heard::default(),
+            node,
             backfill: Arc::default(),
             own_process: AtomicI32::new(0),
         }
@@ -118,11 +139,40 @@ impl Feed {
         Box::pin(receiver)
     }
 
+    /// Says when the list of bans may have changed.
+    pub(crate) fn bans_changed(&self) -> UnboundedReceiver<()> {
+        let (sender, receiver) = unbounded();
+        let mut state = self.state();
+        if !state.closed {
+            state.ban_senders.push(sender);
+        }
+        receiver
+    }
+
+    fn tell_of_bans(&self) {
+        let mut state = self.state();
+        state
+            .ban_senders
+            .retain(|sender| sender.unbounded_send(()).is_ok());
+    }
+
+    /// Returns the place in the log that a replica must have reached for the newest snapshot.
+    pub(crate) fn place(&self) -> u64 {
+        self.place.load(Ordering::Acquire)
+    }
+
+    /// Learns a place, before what is before it can be seen.
+    pub(crate) fn place_is(&self, place: i64) {
+        self.place.fetch_max(place.unsigned_abs(), Ordering::AcqRel);
+    }
+
     /// Ends every subscription.
     pub(crate) fn close(&self) {
         let mut state = self.state();
         state.closed = true;
         state.senders.clear();
+        state.ban_senders.clear();
+        self.neighbours.close();
     }
 
     /// Returns how many numbers are committed and not told.
@@ -191,16 +241,25 @@ impl Feed {
         pause: &mut Duration,
     ) -> Result<(), PostgresError> {
         let feed = Arc::downgrade(self);
+        let nodes = neighbours::channel(&connector.schema);
+        let listen = format!(
+            "LISTEN \"{}\"; LISTEN \"{nodes}\"",
+            channel(&connector.schema)
+        );
         let hear = move |message| {
             let AsyncMessage::Notification(notification) = message else {
                 return;
             };
-            if let Some(feed) = feed.upgrade() {
+            let Some(feed) = feed.upgrade() else {
+                return;
+            };
+            if notification.channel() == nodes {
+                feed.neighbours.take(&feed.node, notification.payload());
+            } else {
                 feed.heard(notification.process_id(), notification.payload());
             }
         };
         let session = connector.connect_and_hear(hear).await?;
-        let listen = format!("LISTEN \"{}\"", channel(&connector.schema));
         session.client.batch_execute(&listen).await?;
         if !imports {
             // No import puts indexes off from now on; those of one that was quicker are made.
@@ -212,6 +271,7 @@ impl Feed {
         // What was told while nobody listened.
         let position = position(&session, &connector.schema).await?;
         self.heard.fetch_max(position, Ordering::AcqRel);
+        self.tell_of_bans();
         *pause = PAUSE_MIN;
         let mut looked: Option<Instant> = None;
         loop {
@@ -234,6 +294,10 @@ impl Feed {
             self.backfill.notify_one();
             return;
         }
+        if position == bans::CHANGED {
+            self.tell_of_bans();
+            return;
+        }
         if process == self.own_process.load(Ordering::Relaxed) {
             return;
         }
@@ -246,12 +310,26 @@ impl Feed {
         }
     }
 
+    /// Asks for the place of what can be seen now, if anybody needs it.
+    pub(crate) async fn learn_place(&self, session: &Session) -> Result<(), PostgresError> {
+        if self.has_replica {
+            let rows = session.rows(PLACE, &[]).await?;
+            self.place_is(rows.first().map_or(0, |row| row.get(0)));
+        }
+        Ok(())
+    }
+
     /// Tells what the database has behind what was told.
     async fn catch_up(&self, session: &Session) -> Result<(), PostgresError> {
         loop {
             let _turn = self.turn().await;
             let (told, heard) = (self.state().told, self.heard.load(Ordering::Acquire));
-            let rows = session.rows(NEWS, &[&told, &PAGE]).await?;
+            let (rows, ()) = try_join!(
+                biased;
+
+                async { session.rows(NEWS, &[&told, &PAGE]).await },
+                self.learn_place(session)
+            )?;
             let mut events = Vec::with_capacity(rows.len());
             let mut last = told;
             for row in &rows {

@@ -5,14 +5,17 @@
 //! driven by threads of the store's own; who asks needs no runtime.
 
 mod backfill;
+mod bans;
 mod columns;
 mod connection;
 mod error;
 mod feed;
 mod meters;
+mod neighbours;
 mod options;
 mod query;
 mod reader;
+mod replica;
 mod schema;
 mod statistics;
 mod store;

@@ -7,10 +7,14 @@ use std::time::Duration;
 pub struct Options {
     /// `postgres://user:password@host:port/database?...`, or `key=value` pairs, as libpq has them.
     pub url: String,
+    /// A replica that is read from, in the same form: a read that must see more than it has yet goes to
+    /// `url`, and all do while it is away.
+    pub read_url: Option<String>,
     /// The schema that everything is in: several relays can share a database.
     pub schema: String,
     /// Connections that one worker may use for reading at the same time; each is made when it is first
-    /// needed. At least 1. Beside them a node has two: the writer's and the listener's.
+    /// needed. At least 1. Beside them a node has four: the writer's, the listener's, the one that tells
+    /// other nodes what no table keeps, and one that looks for work now and then.
     pub connections_per_worker: usize,
     /// Workers of this node: with the connections of each, what is compared with the server's
     /// `max_connections` at the start. 0 compares nothing.
@@ -36,6 +40,7 @@ impl Options {
     pub fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
+            read_url: None,
             schema: "hikyaku".to_owned(),
             connections_per_worker: 4,
             workers: 0,

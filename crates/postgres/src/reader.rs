@@ -9,25 +9,22 @@ use hikyaku_store::{
 
 use crate::{
     columns::Word,
-    connection::Lanes,
     feed::Feed,
     query::{PostgresCount, PostgresCursor, PostgresKeys},
+    replica::{Count, Cursor, Servers},
 };
 
 const STORED: &str = "SELECT id FROM {schema}.events WHERE id = ANY($1)";
 
 /// A reader with connections of its own.
 pub(crate) struct PostgresReader {
-    lanes: Rc<Lanes>,
+    servers: Servers,
     feed: Arc<Feed>,
 }
 
 impl PostgresReader {
-    pub(crate) fn new(lanes: Lanes, feed: Arc<Feed>) -> Self {
-        Self {
-            lanes: Rc::new(lanes),
-            feed,
-        }
+    pub(crate) fn new(servers: Servers, feed: Arc<Feed>) -> Self {
+        Self { servers, feed }
     }
 }
 
@@ -40,7 +37,8 @@ impl StoreReader for PostgresReader {
             if ids.is_empty() {
                 return Ok(Vec::new());
             }
-            let session = self.lanes.session().await?;
+            // A replica may still have what was removed, and that may come again.
+            let session = self.servers.primary.session().await?;
             let words: Vec<Word> = ids.iter().map(|id| (*id).into()).collect();
             let rows = session.rows(STORED, &[&words]).await?;
             let mut stored: Vec<Word> = rows.iter().map(|row| row.get(0)).collect();
@@ -54,12 +52,22 @@ impl StoreReader for PostgresReader {
 
     fn query(&self, query: Query) -> Box<dyn QueryCursor> {
         let snapshot = self.feed.snapshot();
-        Box::new(PostgresCursor::new(Rc::clone(&self.lanes), query, snapshot))
+        if self.servers.replica.is_some() {
+            let place = self.feed.place();
+            return Box::new(Cursor::new(self.servers.clone(), query, snapshot, place));
+        }
+        let lanes = Rc::clone(&self.servers.primary);
+        Box::new(PostgresCursor::new(lanes, query, snapshot))
     }
 
     fn count(&self, query: Query) -> Box<dyn CountCursor> {
         let snapshot = self.feed.snapshot();
-        Box::new(PostgresCount::new(Rc::clone(&self.lanes), query, snapshot))
+        if self.servers.replica.is_some() {
+            let place = self.feed.place();
+            return Box::new(Count::new(self.servers.clone(), query, snapshot, place));
+        }
+        let lanes = Rc::clone(&self.servers.primary);
+        Box::new(PostgresCount::new(lanes, query, snapshot))
     }
 
     fn keys(
@@ -69,7 +77,7 @@ impl StoreReader for PostgresReader {
         now: Timestamp,
         range: KeyRange,
     ) -> Box<dyn Iterator<Item = Result<Key, StoreError>> + '_> {
-        let (lanes, snapshot) = (Rc::clone(&self.lanes), self.feed.snapshot());
+        let (lanes, snapshot) = (Rc::clone(&self.servers.primary), self.feed.snapshot());
         Box::new(PostgresKeys::new(
             lanes, filter, reader, now, range, snapshot,
         ))

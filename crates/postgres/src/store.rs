@@ -2,23 +2,28 @@
 
 use std::{
     pin::Pin,
+    rc::Rc,
     sync::{Arc, Mutex, PoisonError, mpsc as blocking},
     thread,
     time::Duration,
 };
 
 use hikyaku_event::Timestamp;
-use hikyaku_store::{CommittedFeed, EventStore, StoreError, StoreReader, Write, WriteFuture};
+use hikyaku_store::{
+    CommittedFeed, EventStore, Neighbours, StoreError, StoreReader, Tidings, Write, WriteFuture,
+};
 use tokio::{
-    runtime::{Builder, Runtime},
+    runtime::{Builder, Handle, Runtime},
     sync::{mpsc, oneshot},
 };
 
 use crate::{
     Options, PostgresError, PostgresMeters, backfill,
     connection::{Connector, IdleSessions, Lanes, Session},
-    feed::{Feed, position},
+    feed::{Feed, PLACE, position},
+    neighbours::{self, Speaker},
     reader::PostgresReader,
+    replica::{Replica, Servers},
     schema::{defer, make_deferred_indexes, migrate},
     statistics::{PostgresStatistics, statistics},
     waiting::wait,
@@ -28,17 +33,20 @@ use crate::{
 /// How long closing waits for what was handed over: longer than a write is tried again for.
 const CLOSE_MAX: Duration = Duration::from_secs(20);
 
-/// The writer's connection and the listener's.
-const CONNECTIONS_BESIDE: usize = 2;
+/// The writer's connection, the listener's, that of what nodes tell each other, and that of the
+/// backfill, which looks for work now and then.
+const CONNECTIONS_BESIDE: usize = 4;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
 /// The event store on PostgreSQL. Dropping it closes it in order: what was handed over is written.
 pub struct PostgresStore {
-    connector: Connector,
+    pub(crate) connector: Connector,
     connections_per_worker: usize,
     idle: IdleSessions,
-    feed: Arc<Feed>,
+    replica: Option<Replica>,
+    pub(crate) feed: Arc<Feed>,
+    neighbours: Arc<Nodes>,
     writer: mpsc::UnboundedSender<Request>,
     /// Hears when the writer has ended.
     ended: Mutex<blocking::Receiver<()>>,
@@ -60,10 +68,11 @@ impl PostgresStore {
             .map_err(|error| {
                 PostgresError::Unavailable(format!("can't start the threads for it: {error}"))
             })?;
-        let prepared = Connector::new(options, runtime.handle().clone())
-            .and_then(|connector| Ok((wait(prepare(&connector, options))?, connector)));
-        match prepared {
-            Ok((position, connector)) => Ok(Self::start(options, runtime, connector, position)),
+        match Self::start(options, runtime.handle()) {
+            Ok(mut store) => {
+                store.runtime = Some(runtime);
+                Ok(store)
+            }
             Err(error) => {
                 runtime.shutdown_background();
                 Err(error)
@@ -71,8 +80,34 @@ impl PostgresStore {
         }
     }
 
-    fn start(options: &Options, runtime: Runtime, connector: Connector, position: i64) -> Self {
-        let feed = Arc::new(Feed::new(position));
+    fn start(options: &Options, runtime: &Handle) -> Result<Self, PostgresError> {
+        let mut connector = Connector::new(options, runtime.clone())?;
+        let read_url = options.read_url.as_ref();
+        let replica = read_url
+            .map(|url| Connector::to(url, options, runtime.clone()))
+            .transpose()?;
+        let Prepared {
+            position,
+            place,
+            node,
+        } = wait(prepare(&connector, options))?;
+        if options.workers > 0 {
+            // By this the nodes that start later know how many connections this one may need.
+            connector.call(&format!("node {node} up to {}", connections_max(options)));
+        }
+        let replica = replica.map(Replica::watch);
+        let feed = Arc::new(Feed::new(position, node.clone(), replica.is_some()));
+        feed.place_is(place);
+        let speaker = Speaker::start(
+            connector.clone(),
+            neighbours::channel(&connector.schema),
+            node,
+            options.retry_time,
+        );
+        let neighbours = Arc::new(Nodes {
+            speaker,
+            feed: Arc::clone(&feed),
+        });
         let (writer, queue) = mpsc::unbounded_channel();
         let (end, ended) = blocking::channel();
         let task = Writer::new(connector.clone(), options, Arc::clone(&feed), queue);
@@ -89,15 +124,17 @@ impl PostgresStore {
                 Arc::clone(&feed.backfill),
             ));
         }
-        Self {
+        Ok(Self {
             connector,
             connections_per_worker: options.connections_per_worker,
             idle: IdleSessions::default(),
+            replica,
             feed,
+            neighbours,
             writer,
             ended: Mutex::new(ended),
-            runtime: Some(runtime),
-        }
+            runtime: None,
+        })
     }
 
     /// Returns the store's figures.
@@ -134,8 +171,17 @@ impl PostgresStore {
     }
 }
 
-/// Migrates, and returns the last number that is committed.
-async fn prepare(connector: &Connector, options: &Options) -> Result<i64, PostgresError> {
+/// What is known before a node starts.
+struct Prepared {
+    /// The last number that is committed.
+    position: i64,
+    /// A place in the write-ahead log that it is before.
+    place: i64,
+    /// The node's name: one that no other has.
+    node: Arc<str>,
+}
+
+async fn prepare(connector: &Connector, options: &Options) -> Result<Prepared, PostgresError> {
     let session = connector.connect().await?;
     check_connections(&session, options).await?;
     migrate(&session.client, &connector.schema).await?;
@@ -144,21 +190,48 @@ async fn prepare(connector: &Connector, options: &Options) -> Result<i64, Postgr
     } else {
         make_deferred_indexes(&session, &connector.schema).await?;
     }
-    position(&session, &connector.schema).await
+    let position = position(&session, &connector.schema).await?;
+    let place = session.rows(PLACE, &[]).await?;
+    let name = "SELECT left(gen_random_uuid()::text, 8)";
+    let name = session.rows(name, &[]).await?;
+    Ok(Prepared {
+        position,
+        place: place.first().map_or(0, |row| row.get(0)),
+        node: name.first().map_or("", |row| row.get(0)).into(),
+    })
 }
 
-/// Refuses more connections than the server can ever have, and warns where others leave too few.
+/// Returns how many connections this node may have at the same time.
+fn connections_max(options: &Options) -> usize {
+    options.workers * options.connections_per_worker + CONNECTIONS_BESIDE
+}
+
+/// What the server allows; what other nodes on it may need, and how many they are; and what is open
+/// beside theirs.
+const CONNECTIONS: &str = "WITH open AS ( \
+        SELECT application_name AS name, \
+            substring(application_name FROM ' node [0-9a-f]{8} up to ([0-9]+)$')::bigint AS most \
+        FROM pg_stat_activity \
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() \
+    ), nodes AS (SELECT DISTINCT name, most FROM open WHERE most IS NOT NULL) \
+    SELECT current_setting('max_connections')::bigint \
+        - current_setting('superuser_reserved_connections')::bigint \
+        - coalesce(current_setting('reserved_connections', true)::bigint, 0), \
+        (SELECT coalesce(sum(most), 0)::bigint FROM nodes), (SELECT count(*) FROM nodes), \
+        (SELECT count(*) FROM open WHERE most IS NULL)";
+
+/// Refuses more connections than the server can ever have, and warns where the nodes together may
+/// need more.
 async fn check_connections(session: &Session, options: &Options) -> Result<(), PostgresError> {
     if options.workers == 0 {
         return Ok(());
     }
-    let needed = options.workers * options.connections_per_worker + CONNECTIONS_BESIDE;
-    let sql = "SELECT current_setting('max_connections')::bigint \
-        - current_setting('superuser_reserved_connections')::bigint, \
-        (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')";
-    let rows = session.rows(sql, &[]).await?;
-    let (allowed, open) = rows.first().map_or((0, 0), |row| (row.get(0), row.get(1)));
-    let needed = i64::try_from(needed).unwrap_or(i64::MAX);
+    let needed = i64::try_from(connections_max(options)).unwrap_or(i64::MAX);
+    let rows = session.rows(CONNECTIONS, &[]).await?;
+    let (allowed, theirs, nodes, others): (i64, i64, i64, i64) =
+        rows.first().map_or((0, 0, 0, 0), |row| {
+            (row.get(0), row.get(1), row.get(2), row.get(3))
+        });
     if needed > allowed {
         return Err(PostgresError::Refused(format!(
             "this node may need {needed} connections (workers x connections per worker + \
@@ -166,26 +239,51 @@ async fn check_connections(session: &Session, options: &Options) -> Result<(), P
              lower store.connections_per_worker or workers"
         )));
     }
-    // This one is among those that are open.
-    if needed + open - 1 > allowed {
+    let all = needed.saturating_add(theirs).saturating_add(others);
+    if all > allowed {
         tracing::warn!(
-            needed,
-            open,
-            allowed,
-            "with what is open already, the server may run out of connections"
+            "the database may run out of connections: this node may need {needed}, {nodes} other \
+             nodes {theirs}, other programs have {others}, and the server allows {allowed}; raise \
+             its max_connections, or lower store.connections_per_worker"
         );
     }
     Ok(())
 }
 
+/// The other nodes.
+struct Nodes {
+    speaker: Speaker,
+    feed: Arc<Feed>,
+}
+
+impl Neighbours for Nodes {
+    fn tell(&self, text: String) {
+        self.speaker.tell(text);
+    }
+
+    fn hear(&self) -> Tidings {
+        self.feed.neighbours.subscribe()
+    }
+}
+
 impl EventStore for PostgresStore {
     fn reader(&self) -> Box<dyn StoreReader> {
-        let lanes = Lanes::new(
-            self.connector.clone(),
-            Arc::clone(&self.idle),
-            self.connections_per_worker,
-        );
-        Box::new(PostgresReader::new(lanes, Arc::clone(&self.feed)))
+        let lanes = |connector: &Connector, idle: &IdleSessions| {
+            let idle = Arc::clone(idle);
+            Rc::new(Lanes::new(
+                connector.clone(),
+                idle,
+                self.connections_per_worker,
+            ))
+        };
+        let servers = Servers {
+            primary: lanes(&self.connector, &self.idle),
+            replica: self
+                .replica
+                .as_ref()
+                .map(|replica| (replica.clone(), lanes(&replica.connector, &replica.idle))),
+        };
+        Box::new(PostgresReader::new(servers, Arc::clone(&self.feed)))
     }
 
     fn write(&self, batch: Vec<Write>, now: Timestamp) -> WriteFuture {
@@ -199,6 +297,10 @@ impl EventStore for PostgresStore {
     fn sweep(&self, now: Timestamp) -> Answer<u64> {
         self.ask(|reply| Request::Sweep(now, reply))
     }
+
+    fn neighbours(&self) -> Option<Arc<dyn Neighbours>> {
+        Some(Arc::clone(&self.neighbours) as _)
+    }
 }
 
 impl Drop for PostgresStore {
@@ -209,10 +311,10 @@ impl Drop for PostgresStore {
             let _ = ended.recv_timeout(CLOSE_MAX);
         }
         self.feed.close();
-        self.idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clear();
+        let replicas = self.replica.iter().map(|replica| &replica.idle);
+        for idle in replicas.chain([&self.idle]) {
+            idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        }
         if let Some(runtime) = self.runtime.take() {
             // Not waited for: the thread that closes may drive a loop of its own.
             runtime.shutdown_background();

@@ -4,6 +4,8 @@
 //! deletes and vanishes what ([`rules`]) is decided here, once, as pure functions over facts that a
 //! store looks up. `testing` (feature) has a naive store and the suite that every store must pass.
 
+mod ban;
+mod neighbours;
 mod query;
 mod reader;
 pub mod rules;
@@ -11,6 +13,8 @@ mod store;
 #[cfg(feature = "testing")]
 pub mod testing;
 
+pub use ban::Ban;
+pub use neighbours::{Neighbours, Tidings};
 pub use query::{
     Allowance, Budget, Completeness, CountStep, LimitPolicy, Query, QueryStep, StoredEvent,
 };

@@ -10,7 +10,7 @@ use std::{
 use futures_core::Stream;
 use hikyaku_event::{Event, EventId, Filter, Timestamp};
 
-use crate::{Budget, CountStep, Query, QueryStep, Reader};
+use crate::{Budget, CountStep, Neighbours, Query, QueryStep, Reader};
 
 /// A permanent number in the order of writing, from 1. Snapshots, feeds and cursors use it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -163,6 +163,10 @@ pub trait EventStore: Send + Sync {
         &self,
         now: Timestamp,
     ) -> Pin<Box<dyn Future<Output = Result<u64, StoreError>> + Send>>;
+    /// Returns the other nodes on this store, if it can have any.
+    fn neighbours(&self) -> Option<Arc<dyn Neighbours>> {
+        None
+    }
 }
 
 /// One worker's way to read. Each operation sees one consistent snapshot.

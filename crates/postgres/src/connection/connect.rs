@@ -2,10 +2,15 @@
 
 use std::{str::FromStr, sync::Arc};
 
-use tokio::{runtime::Handle, sync::oneshot};
-use tokio_postgres::{AsyncMessage, Client, Config, NoTls, config::SslMode};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    runtime::Handle,
+    sync::oneshot,
+};
+use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::Session;
+use super::{Session, parameters, tls};
 use crate::{Options, PostgresError, meters::Meters, schema::SchemaName};
 
 /// The planner is told what to do, and not asked: each statement has the shape of one index, and the
@@ -16,10 +21,14 @@ const PLANNER: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=o
     -c jit=off -c max_parallel_workers_per_gather=0 -c client_min_messages=warning \
     -c idle_in_transaction_session_timeout=30000";
 
+/// What connections are called in `pg_stat_activity`, unless the address says something else.
+const NAME: &str = "hikyaku";
+
 /// Makes connections to one database.
 #[derive(Clone)]
 pub(crate) struct Connector {
     config: Arc<Config>,
+    tls: Option<MakeRustlsConnect>,
     pub(crate) schema: SchemaName,
     /// Where connections are driven.
     runtime: Handle,
@@ -28,22 +37,19 @@ pub(crate) struct Connector {
 
 impl Connector {
     pub(crate) fn new(options: &Options, runtime: Handle) -> Result<Self, PostgresError> {
-        let refused = |text: String| PostgresError::Refused(text);
+        Self::to(&options.url, options, runtime)
+    }
+
+    /// Makes connections to another server than the one that is written to.
+    pub(crate) fn to(url: &str, options: &Options, runtime: Handle) -> Result<Self, PostgresError> {
         let schema = SchemaName::new(&options.schema)?;
-        let mut config = Config::from_str(&options.url).map_err(|error| {
+        let (url, parameters) = parameters::split(url)?;
+        let mut config = Config::from_str(&url).map_err(|error| {
             let cause = std::error::Error::source(&error);
             let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-            refused(format!("the database's address is not one{cause}"))
+            PostgresError::Refused(format!("the database's address is not one{cause}"))
         })?;
-        if config.get_ssl_mode() == SslMode::Require {
-            return Err(refused(
-                "sslmode=require: this program speaks to PostgreSQL without TLS; use a Unix socket, \
-                 a private network, or a tunnel that encrypts"
-                    .to_owned(),
-            ));
-        }
-        // Lest a server that offers TLS is asked for it.
-        config.ssl_mode(SslMode::Disable);
+        let tls = tls::configure(&mut config, &parameters)?;
         let given = config.get_options().unwrap_or_default().to_owned();
         let timeouts = format!(
             "-c statement_timeout={} -c lock_timeout={}",
@@ -56,14 +62,30 @@ impl Connector {
             .tcp_user_timeout(options.statement_timeout)
             .keepalives_idle(options.statement_timeout);
         if config.get_application_name().is_none() {
-            config.application_name("hikyaku");
+            config.application_name(NAME);
         }
         Ok(Self {
             config: Arc::new(config),
+            tls,
             schema,
             runtime,
             meters: Arc::default(),
         })
+    }
+
+    /// Adds to the name of the connections made from now on. The server keeps 63 bytes of it.
+    pub(crate) fn call(&mut self, addition: &str) {
+        let mut config = Config::clone(&self.config);
+        let name = config.get_application_name().unwrap_or(NAME);
+        let kept = name.floor_char_boundary(62_usize.saturating_sub(addition.len()));
+        let name = format!("{} {addition}", name.get(..kept).unwrap_or_default());
+        config.application_name(name);
+        self.config = Arc::new(config);
+    }
+
+    /// Runs a task where the connections are driven.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(task);
     }
 
     /// Makes a connection; waits on any thread.
@@ -74,32 +96,14 @@ impl Connector {
     /// Makes a connection whose notifications go to `hear`.
     pub(crate) async fn connect_and_hear(
         &self,
-        mut hear: impl FnMut(AsyncMessage) + Send + 'static,
+        hear: impl FnMut(AsyncMessage) + Send + 'static,
     ) -> Result<Arc<Session>, PostgresError> {
         let (reply, made) = oneshot::channel::<Result<Client, PostgresError>>();
-        let config = Arc::clone(&self.config);
+        let (config, tls) = (Arc::clone(&self.config), self.tls.clone());
         self.runtime.spawn(async move {
-            let (client, mut connection) = match config.connect(NoTls).await {
-                Ok(made) => made,
-                Err(error) => {
-                    // Who no longer waits needs no answer.
-                    let _ = reply.send(Err(error.into()));
-                    return;
-                }
-            };
-            if reply.send(Ok(client)).is_err() {
-                return;
-            }
-            loop {
-                match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
-                    Some(Ok(message)) => hear(message),
-                    Some(Err(error)) => {
-                        let error = PostgresError::from(error);
-                        tracing::debug!(%error, "a connection to the database has ended");
-                        break;
-                    }
-                    None => break,
-                }
+            match tls {
+                Some(tls) => drive(config.connect(tls).await, reply, hear).await,
+                None => drive(config.connect(NoTls).await, reply, hear).await,
             }
         });
         let stopped = || PostgresError::Unavailable("the store is closed".to_owned());
@@ -109,5 +113,35 @@ impl Connector {
             self.schema.clone(),
             Arc::clone(&self.meters),
         )))
+    }
+}
+
+/// Hands out what is to be used of a connection, and drives it to its end.
+async fn drive<S: AsyncRead + AsyncWrite + Unpin>(
+    made: Result<(Client, Connection<Socket, S>), tokio_postgres::Error>,
+    reply: oneshot::Sender<Result<Client, PostgresError>>,
+    mut hear: impl FnMut(AsyncMessage),
+) {
+    let (client, mut connection) = match made {
+        Ok(made) => made,
+        Err(error) => {
+            // Who no longer waits needs no answer.
+            let _ = reply.send(Err(error.into()));
+            return;
+        }
+    };
+    if reply.send(Ok(client)).is_err() {
+        return;
+    }
+    loop {
+        match std::future::poll_fn(|cx| connection.poll_message(cx)).await {
+            Some(Ok(message)) => hear(message),
+            Some(Err(error)) => {
+                let error = PostgresError::from(error);
+                tracing::debug!(%error, "a connection to the database has ended");
+                break;
+            }
+            None => break,
+        }
     }
 }

@@ -2,7 +2,9 @@
 
 mod connect;
 mod lanes;
+mod parameters;
 mod session;
+mod tls;
 
 pub(crate) use connect::Connector;
 pub(crate) use lanes::{IdleSessions, Lanes};

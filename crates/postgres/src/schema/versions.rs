@@ -24,6 +24,10 @@ pub(super) static VERSIONS: &[Version] = &[
         summary: "indexes that an import puts off",
         sql: include_str!("deferred_indexes.sql"),
     },
+    Version {
+        summary: "who is kept out",
+        sql: include_str!("bans.sql"),
+    },
 ];
 
 /// Where the version of a schema is written down.

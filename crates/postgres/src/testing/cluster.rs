@@ -13,13 +13,20 @@ use std::{
 /// Keeps a cluster until its input ends, which it does however its parent ends; so nothing is left
 /// behind, not even by `kill -9`. Says the folder first. Commands come as lines.
 const KEEPER: &str = r#"
-bin=$1; port=$2; shift 2
+bin=$1; port=$2; source=$3; shift 3
 folder=$(mktemp -d /tmp/hikyaku-postgres.XXXXXX) || exit 1
 end() { "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1; rm -rf "$folder"; }
 trap end EXIT
 trap '' INT TERM HUP
-"$bin/initdb" -D "$folder/data" -A trust -U postgres -E UTF8 --locale=C --no-sync >"$folder/log" 2>&1 \
-  || { cat "$folder/log" >&2; exit 1; }
+if [ "$source" = 0 ]; then
+  "$bin/initdb" -D "$folder/data" -A trust -U postgres -E UTF8 --locale=C --no-sync
+else
+  "$bin/pg_basebackup" -h 127.0.0.1 -p "$source" -U postgres -D "$folder/data" -R -c fast --no-sync
+fi >"$folder/log" 2>&1 || { cat "$folder/log" >&2; exit 1; }
+if [ -n "$SERVER_KEY" ]; then
+  printf '%s' "$SERVER_KEY" >"$folder/data/server.key"; chmod 600 "$folder/data/server.key"
+  printf '%s' "$SERVER_CERTIFICATE" >"$folder/data/server.crt"
+fi
 printf '%s\n' "listen_addresses = '127.0.0.1'" "port = $port" \
   "unix_socket_directories = '$folder'" "fsync = off" "full_page_writes = off" \
   "max_connections = 200" "log_min_messages = warning" "$@" >>"$folder/data/postgresql.conf"
@@ -31,6 +38,7 @@ while read -r command; do
     kill) "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1 ;;
     stop) "$bin/pg_ctl" -D "$folder/data" -m fast -w stop >/dev/null 2>&1 ;;
     start) start ;;
+    promote) "$bin/pg_ctl" -D "$folder/data" -w promote >/dev/null 2>&1 ;;
   esac
   echo "done $?"
 done
@@ -51,6 +59,27 @@ impl Cluster {
     /// # Panics
     /// Without PostgreSQL's binaries, and if the server does not start.
     pub fn start(settings: &[&str]) -> Self {
+        Self::keep(settings, 0, &[])
+    }
+
+    /// Starts a server that speaks TLS with a certificate and its key, both as PEM.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`] does.
+    pub fn start_with_certificate(certificate: &str, key: &str) -> Self {
+        let files = [("SERVER_CERTIFICATE", certificate), ("SERVER_KEY", key)];
+        Self::keep(&["ssl = on"], 0, &files)
+    }
+
+    /// Starts a server that follows another one, beginning with a copy of it.
+    ///
+    /// # Panics
+    /// As [`Cluster::start`] does.
+    pub fn replica(&self, settings: &[&str]) -> Self {
+        Self::keep(settings, self.port, &[])
+    }
+
+    fn keep(settings: &[&str], source: u16, environment: &[(&str, &str)]) -> Self {
         let bin = binaries();
         let port = free_port();
         let mut command = if is_root() {
@@ -64,7 +93,9 @@ impl Cluster {
         };
         command
             .args(["-c", KEEPER, "keeper", &bin, &port.to_string()])
+            .arg(source.to_string())
             .args(settings)
+            .envs(environment.iter().copied())
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped());
@@ -89,6 +120,16 @@ impl Cluster {
     /// Returns the address of the server's database.
     pub fn url(&self) -> String {
         format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
+    /// Returns the port that it listens on, at 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Makes a replica a server that is written to.
+    pub fn promote(&mut self) {
+        self.command("promote");
     }
 
     /// Ends the server at once, as a crash would.

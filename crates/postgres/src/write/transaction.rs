@@ -14,7 +14,7 @@ use crate::{
     PostgresError, columns,
     columns::Word,
     connection::{Session, lock_key},
-    feed::{Feed, Turn},
+    feed::{Feed, PLACE, Turn},
     schema::{SchemaName, make_deferred_indexes},
 };
 
@@ -40,7 +40,7 @@ const NAMES: &str = "SELECT name FROM {schema}.tag_names WHERE NOT dropping";
 
 const DEFERRED: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
 
-const STATEMENTS: [&str; 9] = [
+const STATEMENTS: [&str; 10] = [
     NAMES,
     DEFERRED,
     LOCK,
@@ -50,6 +50,7 @@ const STATEMENTS: [&str; 9] = [
     WRAPS,
     HIDDEN_WRAPS,
     EXPIRED,
+    PLACE,
 ];
 
 /// Events removed by one statement.
@@ -183,7 +184,9 @@ impl Transactions {
                 }
                 Ok(())
             },
-            self.commit()
+            self.commit(),
+            // Behind the commit: a replica that has come so far has it.
+            self.feed.learn_place(session)
         )?;
         Ok(Some(done))
     }

@@ -14,4 +14,6 @@ mod importing;
 mod nodes;
 mod opening;
 mod plans;
+mod replicas;
 mod suite;
+mod tls;

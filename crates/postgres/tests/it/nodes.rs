@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, thread};
 
+use futures_util::StreamExt;
 use hikyaku_event::{
     Event,
     testing::{Author, EventBuilder},
@@ -9,7 +10,7 @@ use hikyaku_event::{
 use hikyaku_postgres::{Options, PostgresStore, testing::shared};
 use hikyaku_store::{
     EventStore, Outcome, Reader,
-    testing::{Blocking, feed_until},
+    testing::{Blocking, block_on, feed_until},
 };
 
 const NOW: u64 = 10_000;
@@ -144,4 +145,70 @@ fn what_one_node_has_told_the_other_shows() {
         );
         assert_eq!(found.ids(), [event.id()]);
     }
+}
+
+#[test]
+fn what_nodes_tell_each_other_comes_once_in_order_and_not_to_who_told_it() {
+    let nodes = nodes(3);
+    let voices: Vec<_> = nodes
+        .iter()
+        .map(|node| node.neighbours().unwrap())
+        .collect();
+    let mut ears: Vec<_> = voices.iter().map(|voice| voice.hear()).collect();
+    // A node listens, once it has heard of another's event.
+    for (number, node) in (0..).zip(&nodes) {
+        let mut feeds: Vec<_> = nodes.iter().map(EventStore::committed).collect();
+        let event = EventBuilder::new(1)
+            .created_at(number)
+            .sign(&Author::new(50));
+        let event = Arc::new(event);
+        Blocking(node).put(&event, NOW);
+        for feed in &mut feeds {
+            feed_until(feed, |told| told.event.id() == event.id());
+        }
+    }
+    let long = "é".repeat(30_000);
+    let texts: Vec<String> = (0..100).map(|number| format!("{number} {long}")).collect();
+    for text in &texts {
+        for (number, voice) in voices.iter().enumerate() {
+            voice.tell(format!("{number} {text}"));
+        }
+    }
+    for (own, ear) in ears.iter_mut().enumerate() {
+        let mut heard = vec![Vec::new(); 3];
+        while heard.iter().map(Vec::len).sum::<usize>() < 200 {
+            let text = block_on(ear.next()).unwrap();
+            let (node, text) = text.split_once(' ').unwrap();
+            heard[node.parse::<usize>().unwrap()].push(text.to_owned());
+        }
+        for (node, heard) in heard.into_iter().enumerate() {
+            let expected: &[String] = if node == own { &[] } else { &texts };
+            assert!(heard == expected, "from {node} at {own}");
+        }
+    }
+}
+
+#[test]
+fn a_ban_is_known_to_all_nodes_until_it_is_taken_back() {
+    let nodes = nodes(2);
+    let mut changes = nodes[1].bans_changed();
+    let ban = hikyaku_store::Ban {
+        who: "10.0.0.0/8".to_owned(),
+        reason: "a \"flood\"".to_owned(),
+        since: NOW,
+        until: Some(NOW + 60),
+    };
+    let mut wait_for = |expected: &[hikyaku_store::Ban]| {
+        while block_on(nodes[1].bans()).unwrap() != expected {
+            block_on(changes.next()).unwrap();
+        }
+    };
+    block_on(nodes[0].ban(&ban)).unwrap();
+    wait_for(std::slice::from_ref(&ban));
+    let longer = hikyaku_store::Ban { until: None, ..ban };
+    block_on(nodes[0].ban(&longer)).unwrap();
+    wait_for(std::slice::from_ref(&longer));
+    assert!(block_on(nodes[0].unban(&longer.who)).unwrap());
+    wait_for(&[]);
+    assert!(!block_on(nodes[1].unban(&longer.who)).unwrap());
 }

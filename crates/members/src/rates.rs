@@ -4,7 +4,7 @@
 //! rate. It may run ahead of the clock by as much as a burst takes.
 
 use hikyaku_tables::{
-    Attributes, Change, Condition, MemoryOptions, MemoryTable, Outcome, Stamp, Table as _,
+    Attributes, Change, Condition, Found, MemoryOptions, MemoryTable, Outcome, Stamp, Table as _,
     TableError, Update,
 };
 
@@ -64,34 +64,75 @@ impl RateLimits {
         let mut value = Vec::with_capacity(8);
         loop {
             let found = self.table.get(client, stamp.seconds(), &mut value)?;
-            let busy_until = match value.as_slice().try_into() {
-                Ok(bytes) if found.is_some() => u64::from_le_bytes(bytes),
-                _ => 0,
-            };
-            let then = busy_until.max(stamp.at_us).saturating_add(cost);
+            let then = busy_until(found, &value)
+                .max(stamp.at_us)
+                .saturating_add(cost);
             let excess = then.saturating_sub(stamp.at_us.saturating_add(burst));
             if rate.per_minute == 0 || excess > 0 {
                 return Ok(Err(excess.div_ceil(1_000_000).max(1)));
             }
-            let condition = match found {
-                Some(found) => Condition::Unique(found.unique),
-                None => Condition::Absent,
-            };
-            let update = Update {
-                key: client,
-                condition,
-                change: Change::Put(&then.to_le_bytes()),
-                attributes: Attributes {
-                    flags: 0,
-                    expires_at: then / 1_000_000 + 1,
-                },
-            };
-            match self.table.update(&update, stamp) {
-                Ok(Outcome::Stored { .. }) | Err(TableError::Full) => return Ok(Ok(())),
-                // Another thread was faster.
-                Ok(_) => {}
-                Err(error) => return Err(error),
+            if self.set(client, found, then, stamp)? {
+                return Ok(Ok(()));
             }
         }
+    }
+
+    /// Takes units that a client has had elsewhere: more than it is allowed, too, but nobody waits
+    /// longer for it than for one who has spent all at once.
+    pub fn charge(
+        &self,
+        client: &[u8],
+        units: u32,
+        rate: Rate,
+        stamp: Stamp,
+    ) -> Result<(), TableError> {
+        let interval = rate.interval_us();
+        let burst = interval.saturating_mul(rate.burst.max(1).into());
+        let cost = interval.saturating_mul(units.into());
+        let mut value = Vec::with_capacity(8);
+        loop {
+            let found = self.table.get(client, stamp.seconds(), &mut value)?;
+            let then = busy_until(found, &value).max(stamp.at_us);
+            let most = stamp.at_us.saturating_add(burst).max(then);
+            if self.set(client, found, then.saturating_add(cost).min(most), stamp)? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Sets a client's number; tells whether nobody else has meanwhile.
+    fn set(
+        &self,
+        client: &[u8],
+        found: Option<Found>,
+        then: u64,
+        stamp: Stamp,
+    ) -> Result<bool, TableError> {
+        let condition = match found {
+            Some(found) => Condition::Unique(found.unique),
+            None => Condition::Absent,
+        };
+        let update = Update {
+            key: client,
+            condition,
+            change: Change::Put(&then.to_le_bytes()),
+            attributes: Attributes {
+                flags: 0,
+                expires_at: then / 1_000_000 + 1,
+            },
+        };
+        match self.table.update(&update, stamp) {
+            Ok(Outcome::Stored { .. }) | Err(TableError::Full) => Ok(true),
+            Ok(_) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// Returns until when a client's units last.
+fn busy_until(found: Option<Found>, value: &[u8]) -> u64 {
+    match value.try_into() {
+        Ok(bytes) if found.is_some() => u64::from_le_bytes(bytes),
+        _ => 0,
     }
 }

@@ -28,6 +28,11 @@ pub enum PublishOutcome<'a> {
     /// What the store decided; a duplicate found before the signature check is
     /// [`Outcome::Duplicate`].
     Written(Outcome),
+    /// Its author is kept out.
+    Banned {
+        /// What the operator has to say.
+        reason: &'a str,
+    },
     /// Its signature is wrong.
     WrongSignature,
     /// It is ephemeral, and this many subscriptions of all workers took it.
@@ -47,7 +52,10 @@ pub enum PublishOutcome<'a> {
 /// Makes the OK that answers an EVENT.
 pub fn ok(id: &EventId, outcome: PublishOutcome<'_>) -> Message {
     let (accepted, text) = verdict(outcome);
-    // Neither the id nor the texts hold anything to escape.
+    if let PublishOutcome::Banned { .. } = outcome {
+        return ok_text(&id.to_hex(), accepted, &text);
+    }
+    // Neither the id nor our own texts hold anything to escape.
     Message::Text(format!(r#"["OK","{id}",{accepted},"{text}"]"#).into())
 }
 
@@ -65,6 +73,7 @@ fn verdict(outcome: PublishOutcome<'_>) -> (bool, Cow<'static, str>) {
         PublishOutcome::Written(Outcome::Done | Outcome::Absent) => {
             (false, "error: the event was not stored")
         }
+        PublishOutcome::Banned { reason } => return (false, format!("blocked: {reason}").into()),
         PublishOutcome::WrongSignature => (false, "invalid: the signature is not valid"),
         PublishOutcome::Delivered { listeners: 0 } => (
             false,

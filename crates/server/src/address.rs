@@ -64,6 +64,32 @@ impl AddressRange {
         },
     ];
 
+    /// Returns the first address.
+    pub(crate) fn network(&self) -> IpAddr {
+        self.network
+    }
+
+    /// Returns how many leading bits its addresses share.
+    pub(crate) fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
+    /// Returns the same range, beginning with its first address.
+    pub(crate) fn masked(self) -> Self {
+        let prefix = u32::from(self.prefix);
+        let network = match self.network {
+            IpAddr::V4(network) => {
+                let mask = u32::MAX.checked_shl(32 - prefix).unwrap_or(0);
+                IpAddr::V4((network.to_bits() & mask).into())
+            }
+            IpAddr::V6(network) => {
+                let mask = u128::MAX.checked_shl(128 - prefix).unwrap_or(0);
+                IpAddr::V6((network.to_bits() & mask).into())
+            }
+        };
+        Self { network, ..self }
+    }
+
     /// Tells whether the address is in the range. An IPv4 address in IPv6's clothes counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.network, address.to_canonical()) {

@@ -156,6 +156,7 @@ async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, add
         permits,
     ));
     let presence = Presence::new(worker, id, connection);
+    presence.connection.enforce_bans(&presence.worker);
     presence
         .connection
         .run(&presence.worker, upgraded.received)

@@ -9,15 +9,15 @@ use hikyaku_relay::ListenerKey;
 use hikyaku_store::{CommittedFeed, Sequence};
 use tokio::sync::mpsc;
 
-use crate::{metrics::Count, worker::Worker};
+use crate::{metrics::Count, neighbours, worker::Worker};
 
 /// Deliveries between two turns of the loop: about a millisecond.
 const DELIVERIES_PER_TURN: usize = 2_000;
 
 /// Ephemeral events for one worker, of which it reports how many subscriptions took each.
 pub(crate) struct Delivery {
-    events: Arc<[Arc<Event>]>,
-    report: mpsc::UnboundedSender<Vec<u64>>,
+    pub(crate) events: Arc<[Arc<Event>]>,
+    pub(crate) report: mpsc::UnboundedSender<Vec<u64>>,
 }
 
 /// Hands the store's commits to the worker's subscriptions, until the store closes.
@@ -48,13 +48,16 @@ pub(crate) async fn deliveries(worker: Rc<Worker>, mut inbox: mpsc::UnboundedRec
 }
 
 impl Worker {
-    /// Hands ephemeral events to all workers; resolves to how many subscriptions took each, once
-    /// all have reported.
+    /// Hands ephemeral events to all workers, and to the other nodes; resolves to how many
+    /// subscriptions of this node took each, once all have reported.
     pub(crate) fn deliver_everywhere(
         &self,
         events: &Arc<[Arc<Event>]>,
     ) -> impl Future<Output = Vec<u64>> + use<> {
         let mut listeners = vec![0; events.len()];
+        if let Some(neighbours) = &self.shared.neighbours {
+            neighbours::tell(&**neighbours, events);
+        }
         let (report, mut reports) = mpsc::unbounded_channel::<Vec<u64>>();
         for inbox in &self.shared.inboxes {
             // A worker that has stopped has no listeners.

@@ -10,6 +10,7 @@
 //! This is where sockets, the clock, randomness and the async runtime are: nothing below has them.
 
 mod address;
+mod bans;
 mod clock;
 mod config;
 mod connection;
@@ -17,6 +18,7 @@ mod entrance;
 mod feed;
 mod http;
 mod metrics;
+mod neighbours;
 mod rates;
 mod recorder;
 mod server;
@@ -26,6 +28,7 @@ pub mod websocket;
 mod worker;
 
 pub use address::{AddressRange, AddressRangeError};
+pub use bans::{Banned, BannedError, Bans};
 pub use config::ServerConfig;
 pub use metrics::{Gauge, Gauges, Metrics};
 pub use rates::Rates;

@@ -8,11 +8,11 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::{mpsc, watch};
 
 use crate::{
-    ServerConfig,
+    Bans, ServerConfig,
     clock::unix_now,
     http::Site,
     metrics::{self, Metrics},
-    rates,
+    neighbours, rates,
     recorder::Recorder,
     worker::{Shared, WorkerSeat},
 };
@@ -115,7 +115,7 @@ impl Server {
             entrances,
             seed,
         );
-        let shared = Arc::new(shared);
+        let shared = Arc::new(shared.beside(store.neighbours()));
         let (draining, draining_seen) = watch::channel(false);
         let seats = listeners
             .into_iter()
@@ -156,6 +156,11 @@ impl Server {
         self.metrics_listener.as_ref()?.local_addr().ok()
     }
 
+    /// Returns where to say who is kept out.
+    pub fn bans(&self) -> Bans {
+        self.shared.bans.clone()
+    }
+
     /// Returns the figures.
     pub fn metrics(&self) -> Metrics {
         self.metrics.clone()
@@ -189,6 +194,8 @@ impl Server {
                 () = serve_metrics(self.metrics_listener, self.metrics) => {}
                 () = sweep(&self.store, self.shared.config.sweep_interval) => {}
                 () = sweep_rates(&self.shared) => {}
+                () = neighbours::hear(&self.shared) => {}
+                () = neighbours::tell_spent(&self.shared) => {}
             }
         });
         // Fails only if all workers are gone.

@@ -15,7 +15,7 @@ use hashbrown::HashMap;
 use hikyaku_event::Verifier;
 use hikyaku_members::RateLimits;
 use hikyaku_relay::{Action, LiveIndex, RelayConfig};
-use hikyaku_store::{EventStore, StoreReader};
+use hikyaku_store::{EventStore, Neighbours, StoreReader};
 use tokio::{
     runtime::{Builder, LocalOptions},
     sync::{Notify, mpsc, watch},
@@ -25,6 +25,7 @@ use tokio::{
 use crate::{
     ServerConfig,
     address::AddressCounts,
+    bans::{self, BanList, Bans},
     connection::{Connection, Gathered},
     entrance::{self, Arrival},
     feed::{self, Delivery},
@@ -49,6 +50,9 @@ pub(crate) struct Shared {
     pub(crate) addresses: Arc<AddressCounts>,
     pub(crate) rates: RateGate,
     pub(crate) recorder: Option<Recorder>,
+    pub(crate) bans: Bans,
+    /// The other nodes, where the store can have any.
+    pub(crate) neighbours: Option<Arc<dyn Neighbours>>,
     connections: AtomicUsize,
     /// The same, by worker.
     loads: Vec<AtomicUsize>,
@@ -84,6 +88,8 @@ impl Shared {
             addresses: Arc::new(addresses),
             rates,
             recorder,
+            bans: Bans::default(),
+            neighbours: None,
             config,
             relay,
             site,
@@ -93,6 +99,13 @@ impl Shared {
             entrances,
             seed,
         }
+    }
+
+    /// Has clients held to their rates together with other nodes, and ephemeral events told to them.
+    pub(crate) fn beside(mut self, neighbours: Option<Arc<dyn Neighbours>>) -> Self {
+        self.rates.share(neighbours.is_some());
+        self.neighbours = neighbours;
+        self
     }
 
     /// Counts one more connection, unless there are as many as there may be, and gives it to the
@@ -177,6 +190,7 @@ pub(crate) struct Worker {
     pub(crate) reader: Box<dyn StoreReader>,
     pub(crate) verifier: RefCell<Verifier>,
     pub(crate) live: RefCell<LiveIndex>,
+    pub(crate) bans: RefCell<Arc<BanList>>,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) patience: Patience,
     /// What every connection reads into, in turn.
@@ -225,6 +239,7 @@ impl WorkerSeat {
         ));
         let feed = spawn_local(feed::committed(Rc::clone(&worker), committed));
         let deliveries = spawn_local(feed::deliveries(Rc::clone(&worker), self.inbox));
+        let bans = spawn_local(bans::enforce(Rc::clone(&worker)));
         let care = spawn_local(Rc::clone(&worker).look_after_connections());
         let mut entrance = spawn_local(entrance::receive(
             Rc::clone(&worker),
@@ -237,6 +252,7 @@ impl WorkerSeat {
             _ = self.draining.wait_for(|draining| *draining) => Ok(()),
             _ = feed => stopped("the store has closed its feed"),
             _ = deliveries => stopped("the worker's inbox has failed"),
+            _ = bans => stopped("the worker hears of no bans any more"),
             _ = care => stopped("the worker's care for its connections has failed"),
             _ = &mut entrance => stopped("accepting connections has failed"),
         };
@@ -257,12 +273,14 @@ impl Worker {
         store: Arc<dyn EventStore>,
         metrics: Arc<WorkerMetrics>,
     ) -> Self {
+        let bans = Arc::clone(&shared.bans.0.borrow());
         Self {
             index,
             reader: store.reader(),
             store,
             verifier: RefCell::new(Verifier::new()),
             live: RefCell::new(LiveIndex::new(shared.seed)),
+            bans: RefCell::new(bans),
             metrics,
             patience: Patience::new(&shared.config),
             input: RefCell::new(vec![0; INPUT_BYTES].into()),
@@ -330,7 +348,7 @@ impl Worker {
         }
     }
 
-    fn all_connections(&self) -> Vec<Rc<Connection>> {
+    pub(crate) fn all_connections(&self) -> Vec<Rc<Connection>> {
         self.connections.borrow().values().cloned().collect()
     }
 

@@ -214,6 +214,7 @@ fn answers(
     let mut delivered = delivered.iter();
     let missing =
         StoreError::Stopped("the store answered for fewer events than it was given".into());
+    let elsewhere = u64::from(worker.shared.neighbours.is_some());
     let recording = worker.shared.recorder.is_some();
     let mut seen = Vec::with_capacity(if recording { batch.len() } else { 0 });
     let oks = batch
@@ -228,7 +229,8 @@ fn answers(
                     wait_seconds: *wait,
                 },
                 Verdict::Deliver => PublishOutcome::Delivered {
-                    listeners: delivered.next().copied().unwrap_or_default(),
+                    // How many listen at other nodes is not known here.
+                    listeners: delivered.next().copied().unwrap_or_default().max(elsewhere),
                 },
                 Verdict::Write => match &mut outcomes {
                     Ok(outcomes) => match outcomes.next() {
@@ -269,6 +271,7 @@ fn answer(
             Outcome::Refused(_) => Count::EventsRefused,
             Outcome::Stored(_) | Outcome::Done | Outcome::Absent => Count::EventsStored,
         },
+        PublishOutcome::Banned { .. } => Count::EventsRefused,
         PublishOutcome::WrongSignature => Count::EventsWrongSignature,
         PublishOutcome::Delivered { listeners: 0 } => Count::EventsMuted,
         PublishOutcome::Delivered { .. } => Count::EventsDelivered,

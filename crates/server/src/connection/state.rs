@@ -184,6 +184,7 @@ impl State {
                 Action::Authenticated(key) => {
                     let family = self.client.family;
                     worker.observe(vec![Observation::Authenticated(key, family)]);
+                    self.enforce_bans(worker);
                 }
                 Action::Disconnect { reason } => self.finish(worker, CloseCode::POLICY, &reason),
             }
@@ -193,8 +194,24 @@ impl State {
             .set(Level::Subscriptions, worker.live.borrow().len());
     }
 
-    /// Takes an event to publish, unless the client sends too many.
+    /// Ends the connection if its client is kept out.
+    pub(super) fn enforce_bans(&mut self, worker: &Worker) {
+        let keys = self.session.reader().keys();
+        if let Some(reason) = worker.ban_of(self.client.address, keys) {
+            self.finish(worker, CloseCode::POLICY, &format!("blocked: {reason}"));
+        }
+    }
+
+    /// Takes an event to publish, unless its author is kept out, or the client sends too many.
     fn take_event(&mut self, worker: &Worker, publication: Publication) {
+        let author = publication.event.pubkey();
+        let banned = worker.bans.borrow().of_key(&author, unix_now());
+        if let Some(reason) = banned {
+            worker.metrics.add(Count::EventsRefused, 1);
+            let outcome = PublishOutcome::Banned { reason: &reason };
+            self.outbox.message(ok(&publication.event.id(), outcome));
+            return;
+        }
         match worker.shared.rates.event_from(self.client) {
             Ok(()) => self.publishing.push(publication),
             Err(wait_seconds) => {

@@ -111,6 +111,13 @@ impl Connection {
         )
     }
 
+    /// Ends the connection if its client is kept out.
+    pub(crate) fn enforce_bans(&self, worker: &Worker) {
+        let mut inner = self.inner.borrow_mut();
+        inner.state.enforce_bans(worker);
+        inner.wake();
+    }
+
     /// Takes no more messages, answers what was published, and says goodbye.
     pub(crate) fn drain(&self, worker: &Worker) {
         let mut inner = self.inner.borrow_mut();

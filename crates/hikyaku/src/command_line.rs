@@ -253,6 +253,41 @@ Examples:
         #[arg(long)]
         off: bool,
     },
+    /// Keep a key, an address or a network out
+    ///
+    /// Who is banned by address can't connect, who is banned by key can't publish or authenticate;
+    /// connections they have are closed (`blocked:`). What a key has written stays; `delete` removes
+    /// it. With a store in PostgreSQL all nodes know it at once.
+    #[command(after_help = "\
+Examples:
+  hikyaku ban 203.0.113.0/24 --reason \"a flood of spam\" --for 7d
+  hikyaku ban <64 hex digits>")]
+    Ban {
+        #[command(flatten)]
+        asking: Asking,
+        /// A public key in hex, an IP address, or a range like 10.0.0.0/8
+        #[arg(value_name = "WHO")]
+        who: String,
+        /// What they are told
+        #[arg(long, value_name = "TEXT", default_value = "")]
+        reason: String,
+        /// For how long: 90s, 15m, 12h, 30d [default: for ever]
+        #[arg(long = "for", value_name = "TIME", value_parser = seconds)]
+        time: Option<u64>,
+    },
+    /// Take a ban back
+    Unban {
+        #[command(flatten)]
+        asking: Asking,
+        /// Whose
+        #[arg(value_name = "WHO")]
+        who: String,
+    },
+    /// List who is kept out
+    Bans {
+        #[command(flatten)]
+        asking: Asking,
+    },
     /// Work with tables: small facts that change all the time
     #[command(subcommand)]
     Tables(TablesCommand),
@@ -415,6 +450,9 @@ impl Command {
             | Self::Repair { asking }
             | Self::Members { asking, .. }
             | Self::Footprints { asking, .. }
+            | Self::Ban { asking, .. }
+            | Self::Unban { asking, .. }
+            | Self::Bans { asking }
             | Self::Config { asking, .. } => (&asking.place, None),
             Self::Postgres { command } => (command.place(), None),
             Self::Export { place, .. } | Self::Query { place, .. } | Self::Compact { place } => {

@@ -15,7 +15,10 @@ use crate::{
     command_line::Command,
     configuration::{Effective, example},
     failure::Failure,
-    operations::{ImportEnd, Input, Operation, Report, Which, parse_filter, parse_key},
+    operations::{
+        ImportEnd, Input, Operation, Report, Which, check_reason, parse_banned, parse_filter,
+        parse_key,
+    },
     origin, postgres_commands,
     present::{self, Terminal, Total},
     serve, signals,
@@ -136,6 +139,28 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
                 switch: (*on || *off).then_some(*on),
             };
             show(&store::ask_members(settings, &operation)?, asking.json)
+        }
+        Command::Ban {
+            asking,
+            who,
+            reason,
+            time,
+        } => {
+            check_reason(reason)?;
+            let operation = Operation::Ban {
+                who: parse_banned(who)?,
+                reason: reason.clone(),
+                seconds: *time,
+            };
+            show(&store::ask_bans(settings, &operation)?, asking.json)
+        }
+        Command::Unban { asking, who } => {
+            let who = parse_banned(who)?;
+            let report = store::ask_bans(settings, &Operation::Unban { who })?;
+            show(&report, asking.json)
+        }
+        Command::Bans { asking } => {
+            show(&store::ask_bans(settings, &Operation::Bans)?, asking.json)
         }
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),

@@ -1,6 +1,7 @@
 //! The program: flags, configuration, logging, signals, and the commands. What they do is elsewhere:
 //! the relay in `server`, the store in `engine`.
 
+mod bans;
 mod command_line;
 mod commands;
 mod configuration;

@@ -15,6 +15,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::{
+    bans::KeptBans,
     configuration::{LogFormat, Settings},
     control::{self, ControlServer},
     failure::{Failure, chain},
@@ -40,9 +41,14 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     let tables = ServedTables::start(&settings)?;
     settings.server.gauges = Some(gauges(&opened, members.as_ref(), tables.as_ref()));
     settings.server.members.clone_from(&members);
+    let data = settings.data.clone();
     let public_url = settings.server.public_url.clone();
     let server = Server::bind(settings.server, opened.events()).map_err(|error| failure(&error))?;
+    let bans = KeptBans::open(&data, &opened, server.bans())?;
+    bans.follow()
+        .map_err(|error| Failure::io("can't start a thread", &error))?;
     let host = Host {
+        bans: Some(bans),
         store: opened,
         members,
         urls: match public_url {
@@ -68,6 +74,9 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
         tables.stop();
     }
     drop(host.members);
+    if let Some(bans) = host.bans {
+        bans.close();
+    }
     if let Some(kept) = kept {
         kept.close();
     }

@@ -11,15 +11,20 @@ use std::{
 
 use hikyaku_engine::{Engine, EngineError};
 use hikyaku_postgres::PostgresStore;
+use hikyaku_server::Bans;
 use hikyaku_vfs::{Disk, RealDisk, Vfs};
 
 use crate::{
+    bans::KeptBans,
     configuration::Settings,
     control,
     failure::Failure,
     members,
     opened::{Opened, only_for_the_engine},
-    operations::{Audience, Host, Input, Operation, Report, ask_about, carry_out, nothing_kept},
+    operations::{
+        Audience, Host, Input, Operation, Report, ask_about, ask_about_bans, carry_out,
+        nothing_kept,
+    },
 };
 
 /// A store that operations can be carried out on.
@@ -120,6 +125,7 @@ impl Store {
             store,
             urls,
             members: None,
+            bans: None,
         }))
     }
 
@@ -169,6 +175,27 @@ pub(crate) fn ask_members(settings: &Settings, operation: &Operation) -> Result<
         return Err(nothing_kept());
     };
     let report = ask_about(&kept.members, operation);
+    kept.close();
+    report
+}
+
+/// Asks about bans: the running server, or where they are kept.
+pub(crate) fn ask_bans(settings: &Settings, operation: &Operation) -> Result<Report, Failure> {
+    let socket = control::socket(&settings.data);
+    if UnixStream::connect(&socket).is_ok() {
+        return Store::Served(socket).ask(operation);
+    }
+    // Nobody is served by this process.
+    let server = Bans::default();
+    let kept = match settings.postgres_options() {
+        Some(mut options) => {
+            options.backfill = false;
+            let opened = Opened::Postgres(Arc::new(PostgresStore::open(&options)?));
+            KeptBans::open(&settings.data, &opened, server)?
+        }
+        None => KeptBans::open_table(&settings.data, server)?,
+    };
+    let report = ask_about_bans(&kept, operation);
     kept.close();
     report
 }

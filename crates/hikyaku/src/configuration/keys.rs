@@ -262,6 +262,12 @@ pub(super) static KEYS: &[Key] = &[
         "\"postgres://hikyaku@127.0.0.1/hikyaku\""
     ),
     key!(
+        "store.read_url",
+        store_read_url,
+        "A replica of that database to read from. What it does not have yet is read from store.url, and everything while it is away.",
+        "\"postgres://hikyaku@replica.example.com/hikyaku\""
+    ),
+    key!(
         "store.schema",
         store_schema,
         "The database's schema that everything is in: a relay of its own under each name."
@@ -269,7 +275,7 @@ pub(super) static KEYS: &[Key] = &[
     key!(
         "store.connections_per_worker",
         store_connections_per_worker,
-        "Connections to the database that one worker may use for reading at the same time. A node has two more."
+        "Connections to the database that one worker may use for reading at the same time. A node has four more."
     ),
     key!(
         "store.statement_seconds",

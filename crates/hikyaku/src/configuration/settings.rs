@@ -25,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) server: ServerConfig,
     /// The database that the store is in; unset, it is in the data folder.
     pub(crate) store_url: Option<DatabaseUrl>,
+    /// A replica of it to read from.
+    pub(crate) store_read_url: Option<DatabaseUrl>,
     /// The database's schema that everything is in.
     pub(crate) store_schema: String,
     /// Connections to the database that one worker may use for reading.
@@ -109,6 +111,7 @@ impl Default for Settings {
             relay_key: None,
             server,
             store_url: None,
+            store_read_url: None,
             store_schema: database.schema,
             store_connections_per_worker: database.connections_per_worker,
             store_statement_timeout: database.statement_timeout,
@@ -143,6 +146,7 @@ impl Settings {
         let url = self.store_url.as_ref()?;
         Some(hikyaku_postgres::Options {
             schema: self.store_schema.clone(),
+            read_url: self.store_read_url.as_ref().map(|url| url.0.clone()),
             connections_per_worker: self.store_connections_per_worker,
             statement_timeout: self.store_statement_timeout,
             ..hikyaku_postgres::Options::new(&url.0)

@@ -1,6 +1,7 @@
 //! What can be done with a store. Each operation is here once, whether the command that wants it has
 //! opened the store itself or asks the server that has it open.
 
+mod bans;
 mod delete;
 mod import;
 mod lines;
@@ -18,6 +19,7 @@ use hikyaku_members::Members;
 use hikyaku_relay::RelayUrls;
 use serde::{Deserialize, Serialize};
 
+pub(crate) use bans::{BanReport, ask_about_bans, check_reason, parse_banned};
 pub(crate) use members::{
     FootprintsReport, MemberReport, MembersReport, Which, ask_about, nothing_kept, parse_key,
 };
@@ -26,7 +28,7 @@ pub(crate) use report::{
     VerifyReport,
 };
 
-use crate::{failure::Failure, opened::Opened, waiting::wait};
+use crate::{bans::KeptBans, failure::Failure, opened::Opened, waiting::wait};
 
 /// An operation, as it is asked for. Filters are JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,6 +75,22 @@ pub(crate) enum Operation {
         /// Which.
         which: Which,
     },
+    /// Keep somebody out.
+    Ban {
+        /// A public key in hex, an address, or a range of them.
+        who: String,
+        /// What they are told.
+        reason: String,
+        /// For how long; `None` is for ever.
+        seconds: Option<u64>,
+    },
+    /// Take a ban back.
+    Unban {
+        /// Whose.
+        who: String,
+    },
+    /// List who is kept out.
+    Bans,
     /// List who looked at a member's page.
     Footprints {
         /// The member's public key in hex.
@@ -96,6 +114,9 @@ impl Operation {
             Self::Compact => "compact",
             Self::Members { .. } => "members",
             Self::Footprints { .. } => "footprints",
+            Self::Ban { .. } => "ban",
+            Self::Unban { .. } => "unban",
+            Self::Bans => "bans",
         }
     }
 }
@@ -129,6 +150,8 @@ pub(crate) struct Host {
     pub(crate) urls: RelayUrls,
     /// What is known about members; none if it is not kept, or not opened.
     pub(crate) members: Option<Arc<Members>>,
+    /// Who is kept out; none if no server is to know.
+    pub(crate) bans: Option<KeptBans>,
 }
 
 /// Carries an operation out on this thread. Once `stop` is set it ends as soon as it can, in order.
@@ -178,6 +201,13 @@ pub(crate) fn carry_out(
         Operation::Compact => {
             wait(host.store.engine("compact")?.compact())?;
             Ok(Report::Compacted)
+        }
+        Operation::Ban { .. } | Operation::Unban { .. } | Operation::Bans => {
+            let bans = host
+                .bans
+                .as_ref()
+                .ok_or_else(|| Failure::Failed("bans are not kept by this process".to_owned()))?;
+            ask_about_bans(bans, operation)
         }
         Operation::Members { .. } | Operation::Footprints { .. } => {
             let members = host.members.as_deref().ok_or_else(nothing_kept)?;

@@ -6,7 +6,7 @@ use hikyaku_engine::{EngineStatistics, OpeningReport};
 use hikyaku_postgres::PostgresStatistics;
 use serde::{Deserialize, Serialize};
 
-use super::{FootprintsReport, MembersReport};
+use super::{BanReport, FootprintsReport, MembersReport};
 
 /// The end of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,18 @@ pub(crate) enum Report {
     Members(MembersReport),
     /// Who looked at a member's page.
     Footprints(FootprintsReport),
+    /// A new ban.
+    Banned(BanReport),
+    /// A ban that was taken back.
+    Unbanned {
+        /// Whose.
+        who: String,
+    },
+    /// Who is kept out.
+    Bans {
+        /// The bans.
+        bans: Vec<BanReport>,
+    },
 }
 
 /// What became of an import's lines. Every line that is not blank is counted once.

@@ -2,6 +2,7 @@
 
 mod audience;
 mod backfill;
+mod bans;
 mod figures;
 mod members;
 mod progress;

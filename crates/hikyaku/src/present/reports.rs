@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde_json::{Value, json};
 
 use super::{
+    bans::{ban, bans},
     figures::{bytes, grouped},
     members::{footprints, members},
 };
@@ -38,6 +39,9 @@ pub(crate) fn report(report: &Report) -> String {
         Report::Compacted => "compacted\n".to_owned(),
         Report::Members(report) => members(report),
         Report::Footprints(report) => footprints(report),
+        Report::Banned(one) => ban(one),
+        Report::Unbanned { who } => format!("{who} is not banned any more\n"),
+        Report::Bans { bans: listed } => bans(listed),
     }
 }
 

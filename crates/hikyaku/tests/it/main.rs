@@ -16,6 +16,7 @@ mod damage;
 mod kill_nine;
 mod members;
 mod moving_in;
+mod nodes;
 mod postgres_store;
 mod program;
 mod real_events;

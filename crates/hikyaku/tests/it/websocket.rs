@@ -17,6 +17,15 @@ impl Client {
         client
     }
 
+    /// Connects; returns the challenge too.
+    pub(crate) fn connect_to_authenticate(address: &str) -> (Self, String) {
+        let stream = TcpStream::connect(address).unwrap();
+        let (socket, _) = client(format!("ws://{address}/"), stream).unwrap();
+        let mut client = Self(socket);
+        let challenge = client.next().unwrap()[1].as_str().unwrap().to_owned();
+        (client, challenge)
+    }
+
     pub(crate) fn send(&mut self, message: &Value) {
         self.0.send(Message::text(message.to_string())).unwrap();
     }
@@ -34,9 +43,15 @@ impl Client {
 
     /// Returns the code the relay closes with.
     pub(crate) fn close_code(&mut self) -> u16 {
+        self.goodbye().0
+    }
+
+    /// Returns the code and the reason the relay closes with.
+    pub(crate) fn goodbye(&mut self) -> (u16, String) {
         loop {
             if let Message::Close(frame) = self.0.read().unwrap() {
-                return frame.expect("a reason").code.into();
+                let frame = frame.expect("a reason");
+                return (frame.code.into(), frame.reason.to_string());
             }
         }
     }

@@ -55,12 +55,14 @@ impl Table for FixedTable {
 
     fn update(&self, update: &Update<'_>, stamp: Stamp) -> Result<Outcome, TableError> {
         without_attributes(update.attributes)?;
-        self.change(
-            self.key(update.key)?,
-            update.condition,
-            update.change,
-            stamp,
-        )
+        let key = self.key(update.key)?;
+        if let (Condition::Any, Change::Put(value)) = (update.condition, update.change) {
+            self.put(key, value, stamp)?;
+            return Ok(Outcome::Stored {
+                unique: unique(value),
+            });
+        }
+        self.change(key, update.condition, update.change, stamp)
     }
 
     fn apply(&self, effect: Effect<'_>, stamp: Stamp) -> Result<(), TableError> {

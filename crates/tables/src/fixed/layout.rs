@@ -40,6 +40,8 @@ pub(super) struct Layout {
     pub(super) intent_len: u64,
     /// Where the first record begins.
     pub(super) records_offset: u64,
+    /// Bytes of a record.
+    slot_len: u64,
 }
 
 impl Layout {
@@ -58,16 +60,18 @@ impl Layout {
     fn with(width: usize, intents: u64) -> Self {
         let intent_len = Self::intent_len(width);
         let end = HEADER_LEN as u64 + intents * intent_len;
+        let length_len = match width {
+            0..=0xff => 1,
+            0x100..=0xffff => 2,
+            _ => 4,
+        };
         Self {
             width,
-            length_len: match width {
-                0..=0xff => 1,
-                0x100..=0xffff => 2,
-                _ => 4,
-            },
+            length_len,
             intents,
             intent_len,
             records_offset: end.next_multiple_of(HEADER_LEN as u64),
+            slot_len: (length_len + width) as u64,
         }
     }
 
@@ -78,7 +82,7 @@ impl Layout {
     /// Returns the bytes of a record.
     #[inline]
     pub(super) const fn slot_len(&self) -> u64 {
-        (self.length_len + self.width) as u64
+        self.slot_len
     }
 
     /// Returns where a record begins; `index` is its key less 1.

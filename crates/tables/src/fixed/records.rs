@@ -11,11 +11,12 @@ use std::{
     },
 };
 
-use hikyaku_vfs::MappedFile;
+use hikyaku_vfs::{MappedFile, Window};
 
 use super::{
     blocks::{BLOCK, Blocks},
     layout::{INTENT_HEAD_LEN, Layout},
+    stripe::Locked,
     threads,
 };
 use crate::TableError;
@@ -42,7 +43,7 @@ pub(super) enum Slot {
 
 /// Where a thread notes what it is about to write.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Intent {
+struct Intent {
     number: u64,
     /// Whether others may be using it too.
     is_spare: bool,
@@ -159,16 +160,59 @@ impl Records {
         }
     }
 
-    /// Reads a record into a buffer, if it fits.
+    /// Reads a value into a buffer and returns its length, if that is what there is most of: a value
+    /// that is not empty, and not longer than the buffer.
+    ///
+    /// How many reads wait for memory at the same time is how many the processor sees at once, so
+    /// every instruction counts: see `examples/fixed_cost.rs`.
     #[inline]
-    pub(super) fn read(&self, index: u64, buffer: &mut [u8]) -> Slot {
-        let slot = self.slot(index);
-        if let Slot::Value(len) = slot
-            && let Some(place) = buffer.get_mut(..len)
-        {
-            self.value(index, place);
+    pub(super) fn read(&self, index: u64, buffer: &mut [u8]) -> Option<usize> {
+        let layout = &self.layout;
+        if index >= self.limit {
+            return None;
         }
-        slot
+        let slot_len = layout.slot_len();
+        let slot = self.map.part(layout.slot(index), slot_len as usize)?;
+        let len = self.length(&slot);
+        // 0 becomes more than any buffer has.
+        if len.wrapping_sub(1) >= buffer.len() {
+            return None;
+        }
+        let is_whole = slot.load(layout.length_len, buffer.get_mut(..len)?);
+        is_whole.then_some(len)
+    }
+
+    /// Reads the length in a slot.
+    #[inline]
+    fn length(&self, slot: &Window<'_>) -> usize {
+        match self.layout.length_len {
+            1 => usize::from(slot.load_u8(0)),
+            len => {
+                let mut bytes = [0; 4];
+                // The slot begins with it.
+                let _ = bytes.get_mut(..len).map(|bytes| slot.load(0, bytes));
+                u32::from_le_bytes(bytes) as usize
+            }
+        }
+    }
+
+    /// Writes a value over another one of the same length, if that is a single instruction: the end of
+    /// the process can't tear it, so it needs no note. False if it is not so; nothing is done then.
+    /// Its space must have been reserved.
+    #[inline]
+    pub(super) fn overwrite(&self, locked: &Locked<'_>, index: u64, value: &[u8]) -> bool {
+        let layout = &self.layout;
+        if !MappedFile::stores_at_once(value.len()) {
+            return false;
+        }
+        let slot = self
+            .map
+            .window(layout.slot(index), layout.slot_len() as usize);
+        if self.length(&slot) != value.len() {
+            return false;
+        }
+        locked.write(|| slot.store(layout.length_len, value));
+        true
     }
 
     /// Tells the processor that a record is going to be changed.
@@ -202,22 +246,20 @@ impl Records {
         }
     }
 
-    /// Makes sure that a record and the intent before it can be written.
+    /// Returns where this thread notes what it is about to write.
     #[inline]
-    pub(super) fn prepare(&self, index: u64) -> Result<Intent, TableError> {
+    fn intent(&self) -> Intent {
         let spare = self.layout.intents - 1;
         let number = threads::number().map_or(spare, |number| number.min(spare));
-        let intent = Intent {
+        Intent {
             number,
             is_spare: number == spare,
-        };
-        self.prepare_plain(index)?;
-        Ok(intent)
+        }
     }
 
-    /// As [`Records::prepare`], for a write that needs no intent.
+    /// Makes sure that a record can be written.
     #[inline]
-    pub(super) fn prepare_plain(&self, index: u64) -> Result<(), TableError> {
+    pub(super) fn prepare(&self, index: u64) -> Result<(), TableError> {
         let slot_len = self.layout.slot_len() as usize;
         let reserved = self.map.reserve(self.layout.slot(index), slot_len);
         reserved.map_err(disk_error)
@@ -226,13 +268,8 @@ impl Records {
     /// Notes what is going to be written, calls `write`, and forgets the note: if the process ends in
     /// between, the next one that opens the table carries it out.
     #[inline]
-    pub(super) fn intend(
-        &self,
-        intent: Intent,
-        index: u64,
-        new: Option<&[u8]>,
-        write: impl FnOnce(),
-    ) {
+    pub(super) fn intend(&self, index: u64, new: Option<&[u8]>, write: impl FnOnce()) {
+        let intent = self.intent();
         let _alone = intent.is_spare.then(|| {
             self.spare_intent
                 .lock()
@@ -319,7 +356,7 @@ impl Records {
                     let mut value = vec![0; value_len];
                     self.map.load(offset + INTENT_HEAD_LEN as u64, &mut value);
                     if stated == checksum(key, len, &value) {
-                        self.prepare_plain(index)?;
+                        self.prepare(index)?;
                         let new = (len != REMOVAL).then_some(&value[..]);
                         // Whatever is in the slot is in pieces.
                         let old = Slot::Damaged(0);

@@ -38,7 +38,7 @@ impl Resizing {
         if value.is_some_and(|value| value.len() > width) {
             return Err(TableError::ValueTooLong { limit: width });
         }
-        self.new.prepare_plain(index)?;
+        self.new.prepare(index)?;
         let old = self.new.slot(index);
         self.new.write(index, old, value);
         if value.is_some() {

@@ -3,10 +3,9 @@
 //!
 //! It is written against [`Primitives`], so that a model checker can drive this very code.
 
-use std::sync::{
-    Mutex, MutexGuard, PoisonError, TryLockError,
-    atomic::{AtomicU64, Ordering},
-};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
 
 /// What the protocol is made of.
 pub(super) trait Primitives {
@@ -33,7 +32,7 @@ pub(super) trait Number: Default {
     fn store(&self, value: u64, order: Ordering);
 }
 
-/// The primitives of the standard library.
+/// The primitives of the machine.
 #[derive(Debug, Default)]
 pub(super) struct Std;
 
@@ -61,16 +60,12 @@ impl Lock for Mutex<()> {
 
     #[inline]
     fn lock(&self) -> MutexGuard<'_, ()> {
-        // Nothing that can panic is done between the two halves of a write.
-        Mutex::lock(self).unwrap_or_else(PoisonError::into_inner)
+        // A panic leaves it unlocked: none comes between the two halves of a write.
+        Mutex::lock(self)
     }
 
     fn try_lock(&self) -> Option<MutexGuard<'_, ()>> {
-        match Mutex::try_lock(self) {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(error)) => Some(error.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        Mutex::try_lock(self)
     }
 }
 
@@ -122,22 +117,29 @@ impl<P: Primitives> Stripe<P> {
         })
     }
 
+    /// Reads once: `None` if somebody was writing. As [`Stripe::read`], which waits for that.
+    #[inline]
+    pub(super) fn try_read<R>(&self, read: impl FnOnce() -> R) -> Option<R> {
+        // Acquire: what follows sees at least what was written before this number.
+        let before = self.sequence.load(Ordering::Acquire);
+        if !before.is_multiple_of(2) {
+            return None;
+        }
+        let seen = read();
+        // If `read` saw a byte of a write, then the load below sees that write's odd number or a later
+        // one: this fence pairs with the one in `begin`.
+        P::fence(Ordering::Acquire);
+        (self.sequence.load(Ordering::Relaxed) == before).then_some(seen)
+    }
+
     /// Reads: calls `read` until it has seen a state in which nobody was writing. What it returns
     /// before may be torn, so it must not believe what it sees.
     #[inline]
     pub(super) fn read<R>(&self, mut read: impl FnMut() -> R) -> R {
         let mut attempts = 0;
         loop {
-            // Acquire: what follows sees at least what was written before this number.
-            let before = self.sequence.load(Ordering::Acquire);
-            if before.is_multiple_of(2) {
-                let seen = read();
-                // If `read` saw a byte of a write, then the load below sees that write's odd number
-                // or a later one: this fence pairs with the one in `begin`.
-                P::fence(Ordering::Acquire);
-                if self.sequence.load(Ordering::Relaxed) == before {
-                    return seen;
-                }
+            if let Some(seen) = self.try_read(&mut read) {
+                return seen;
             }
             P::wait(attempts);
             attempts += 1;

@@ -20,7 +20,7 @@ use super::{
     key::Digits,
     layout::clean_mark,
     options::FixedOptions,
-    records::{Intent, Records, Slot, disk_error},
+    records::{Records, Slot, disk_error},
     stripe::{Locked, Stripe},
 };
 use crate::{
@@ -28,7 +28,7 @@ use crate::{
     rules::{self, Answer, Bounds, Current, Decision},
 };
 
-/// How many stripes there are: a power of two.
+/// How many stripes there are: a power of two, so that finding one is two instructions.
 pub(super) const STRIPES: usize = 1024;
 
 /// How often the width can be changed while a table is open. A reader may be anywhere, so no mapping
@@ -54,8 +54,12 @@ type Scratch = (Vec<u8>, Vec<u8>);
 /// power cut everything before the last [`crate::Table::sync`] stands; a record that was updated later
 /// has one of its values since, or may be torn: `docs/format/fixed-table.md` says when.
 pub struct FixedTable {
-    stripes: Box<[Stripe]>,
-    generations: Box<[OnceLock<Arc<Records>>; GENERATIONS]>,
+    stripes: Box<[Stripe; STRIPES]>,
+    /// The records of the file that was opened.
+    first: Records,
+    /// Those of the files that have taken its place.
+    later: Box<[OnceLock<Arc<Records>>; GENERATIONS]>,
+    /// Which one is in use: 0 is the first.
     current: AtomicUsize,
     sink: Option<Arc<dyn UpdateSink>>,
     /// Whether there is a follower. Changed while all stripes are locked.
@@ -86,8 +90,9 @@ impl FixedTable {
         lock: Box<dyn Lock>,
     ) -> Self {
         let table = Self {
-            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
-            generations: Box::new([const { OnceLock::new() }; GENERATIONS]),
+            stripes: Box::new(std::array::from_fn(|_| Stripe::default())),
+            first: records,
+            later: Box::new([const { OnceLock::new() }; GENERATIONS]),
             current: AtomicUsize::new(0),
             sink,
             followed: AtomicBool::new(false),
@@ -100,10 +105,6 @@ impl FixedTable {
             _lock: lock,
         };
         table.stripe(0).lock().set_count(|_| count);
-        if let Some(first) = table.generations.first() {
-            // It is empty: there is nothing that could have set it.
-            let _ = first.set(Arc::new(records));
-        }
         table
     }
 
@@ -121,30 +122,34 @@ impl FixedTable {
     /// is too short is an error ([`TableError::ValueTooLong`], with the buffer's length).
     #[inline]
     pub fn get(&self, key: u64, buffer: &mut [u8]) -> Result<Option<usize>, TableError> {
-        let stripe = self.stripe(key.wrapping_sub(1));
-        let slot = stripe.read(|| {
-            let records = self.records();
-            let index = key.wrapping_sub(1);
-            if index >= records.limit() {
-                return Err(());
-            }
-            Ok(records.read(index, buffer))
-        });
-        match slot {
-            Ok(Slot::Value(len)) if len <= buffer.len() => Ok(Some(len)),
-            Ok(Slot::Absent) => Ok(None),
-            other => Err(self.refused(key, other.ok(), buffer.len())),
+        let index = key.wrapping_sub(1);
+        let read = || self.records().read(index, buffer);
+        match self.stripe(index).try_read(read) {
+            Some(Some(len)) => Ok(Some(len)),
+            _ => self.get_unusual(key, buffer),
         }
     }
 
-    /// Says why a value was not read.
-    #[cold]
-    fn refused(&self, key: u64, slot: Option<Slot>, limit: usize) -> TableError {
-        let records = self.records();
-        match (records.index(key), slot) {
-            (Err(error), _) => error,
-            (Ok(index), Some(Slot::Damaged(len))) => records.damaged(index, len),
-            _ => TableError::ValueTooLong { limit },
+    /// As [`FixedTable::get`], for whatever there may be.
+    #[inline(never)]
+    fn get_unusual(&self, key: u64, buffer: &mut [u8]) -> Result<Option<usize>, TableError> {
+        let index = self.records().index(key)?;
+        let slot = self.stripe(index).read(|| {
+            let slot = self.records().slot(index);
+            if let Slot::Value(len) = slot
+                && let Some(place) = buffer.get_mut(..len)
+            {
+                self.records().value(index, place);
+            }
+            slot
+        });
+        match slot {
+            Slot::Absent => Ok(None),
+            Slot::Value(len) if len <= buffer.len() => Ok(Some(len)),
+            Slot::Value(_) => Err(TableError::ValueTooLong {
+                limit: buffer.len(),
+            }),
+            Slot::Damaged(len) => Err(self.records().damaged(index, len)),
         }
     }
 
@@ -188,10 +193,14 @@ impl FixedTable {
         if value.len() > width {
             return Err(TableError::ValueTooLong { limit: width });
         }
-        let intent = records.prepare(index)?;
-        self.tell_put(key, value, stamp)?;
-        let old = records.slot(index);
-        self.store(records, &locked, intent, index, old, Some(value));
+        records.prepare(index)?;
+        if let Some(sink) = &self.sink {
+            tell_put(&**sink, key, value, stamp)?;
+        }
+        if !self.is_overwritten(records, &locked, index, value) {
+            let old = records.slot(index);
+            self.store(records, &locked, index, old, Some(value));
+        }
         Ok(())
     }
 
@@ -272,9 +281,13 @@ impl FixedTable {
         };
         match rules::decide(current, update, bounds, new)? {
             Decision::Put(_, answer) => {
-                let intent = records.prepare(index)?;
-                self.tell_put(key, new, stamp)?;
-                self.store(records, &locked, intent, index, slot, Some(new));
+                records.prepare(index)?;
+                if let Some(sink) = &self.sink {
+                    tell_put(&**sink, key, new, stamp)?;
+                }
+                if !self.is_overwritten(records, &locked, index, new) {
+                    self.store(records, &locked, index, slot, Some(new));
+                }
                 Ok(match answer {
                     Answer::Stored => Outcome::Stored {
                         unique: unique(new),
@@ -292,33 +305,19 @@ impl FixedTable {
                 unique: unique(old),
             }),
             Decision::Remove => {
-                let intent = records.prepare(index)?;
+                records.prepare(index)?;
                 if let Some(sink) = &self.sink {
                     let digits = Digits::of(key);
                     let key = digits.as_bytes();
                     sink.updated(Effect::Remove { key }, stamp)?;
                 }
-                self.store(records, &locked, intent, index, slot, None);
+                self.store(records, &locked, index, slot, None);
                 Ok(Outcome::Removed)
             }
             Decision::NotStored => Ok(Outcome::NotStored),
             Decision::Differs => Ok(Outcome::Differs),
             Decision::NotFound => Ok(Outcome::NotFound),
         }
-    }
-
-    #[inline]
-    fn tell_put(&self, key: u64, value: &[u8], stamp: Stamp) -> Result<(), TableError> {
-        let Some(sink) = &self.sink else {
-            return Ok(());
-        };
-        let digits = Digits::of(key);
-        let effect = Effect::Put {
-            key: digits.as_bytes(),
-            value,
-            attributes: Attributes::default(),
-        };
-        sink.updated(effect, stamp)
     }
 
     /// Tells the sink that all records go.
@@ -329,13 +328,24 @@ impl FixedTable {
         sink.updated(Effect::Vanish, stamp)
     }
 
-    /// Writes a record, under its stripe's lock. From here on nothing can fail.
+    /// Writes a record under its stripe's lock, if that is one instruction and nobody follows. False
+    /// if it is not so: see [`FixedTable::store`].
     #[inline]
+    fn is_overwritten(
+        &self,
+        records: &Records,
+        locked: &Locked<'_>,
+        index: u64,
+        value: &[u8],
+    ) -> bool {
+        !self.followed.load(Ordering::Relaxed) && records.overwrite(locked, index, value)
+    }
+
+    /// Writes a record, under its stripe's lock. From here on nothing can fail.
     fn store(
         &self,
         records: &Records,
         locked: &Locked<'_>,
-        intent: Intent,
         index: u64,
         old: Slot,
         new: Option<&[u8]>,
@@ -347,7 +357,7 @@ impl FixedTable {
         if old == Slot::Absent && new.is_some() && !records.blocks.has(index / BLOCK) {
             records.blocks.set(index / BLOCK);
         }
-        records.intend(intent, index, new, || {
+        records.intend(index, new, || {
             locked.write(|| records.write(index, old, new));
         });
         match (old, new) {
@@ -402,29 +412,35 @@ impl FixedTable {
 
     /// Returns the records of the file that is in use.
     #[inline]
+    pub(super) fn records(&self) -> &Records {
+        match self.current.load(Ordering::Acquire) {
+            0 => &self.first,
+            later => self.later(later),
+        }
+    }
+
     #[expect(
         clippy::expect_used,
         reason = "a number is made current once its file is there"
     )]
-    pub(super) fn records(&self) -> &Records {
-        let current = self.current.load(Ordering::Acquire);
-        let records = self.generations.get(current).and_then(OnceLock::get);
+    fn later(&self, current: usize) -> &Records {
+        let records = self.later.get(current - 1).and_then(OnceLock::get);
         records.expect("the current file is there")
     }
 
     /// Puts another file in use. All stripes must be locked, and readers kept out.
     pub(super) fn replace(&self, _all: &AllLocked<'_>, records: Arc<Records>) {
-        let next = self.current.load(Ordering::Relaxed) + 1;
-        if let Some(place) = self.generations.get(next) {
+        let current = self.current.load(Ordering::Relaxed);
+        if let Some(place) = self.later.get(current) {
             // It is empty: only this function sets it, one number after another.
             let _ = place.set(records);
-            self.current.store(next, Ordering::Release);
+            self.current.store(current + 1, Ordering::Release);
         }
     }
 
     /// Tells whether [`FixedTable::replace`] has room for another file.
     pub(super) fn can_replace(&self) -> bool {
-        self.current.load(Ordering::Relaxed) + 1 < GENERATIONS
+        self.current.load(Ordering::Relaxed) < GENERATIONS
     }
 }
 
@@ -446,6 +462,16 @@ impl AllLocked<'_> {
             stripe.set_count(|_| if number == 0 { count } else { 0 });
         }
     }
+}
+
+fn tell_put(sink: &dyn UpdateSink, key: u64, value: &[u8], stamp: Stamp) -> Result<(), TableError> {
+    let digits = Digits::of(key);
+    let effect = Effect::Put {
+        key: digits.as_bytes(),
+        value,
+        attributes: Attributes::default(),
+    };
+    sink.updated(effect, stamp)
 }
 
 /// Returns the unique number of a value: a hash of it, the same on every machine.

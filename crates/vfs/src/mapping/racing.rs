@@ -9,10 +9,10 @@
 )]
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
-pub(super) use wide::{load, load_u64, prefetch, store, store_u64};
+pub(super) use wide::{is_one_move, load, load_u8, load_u64, prefetch, store, store_u64};
 
 #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-pub(super) use bytewise::{load, load_u64, prefetch, store, store_u64};
+pub(super) use bytewise::{is_one_move, load, load_u8, load_u64, prefetch, store, store_u64};
 
 /// Wide moves, written in assembly: a relaxed atomic access of a byte is a plain move on this
 /// processor, and a move of many bytes is as good as moves of each. The compiler sees neither a
@@ -69,12 +69,29 @@ mod wide {
     moves!(load_8, store_8, u64, reg, ":r", "qword", "mov");
     moves!(load_16, store_16, __m128i, xmm_reg, "", "xmmword", "movups");
 
+    /// Tells whether [`store`] writes so many bytes by one instruction.
+    #[inline]
+    pub(in super::super) const fn is_one_move(len: usize) -> bool {
+        matches!(len, 1 | 2 | 4 | 8 | 16)
+    }
+
     /// Copies `to.len()` bytes.
     ///
     /// # Safety
     /// The bytes at `from` must be readable all the while.
     #[inline]
     pub(in super::super) unsafe fn load(from: *const u8, to: &mut [u8]) {
+        if to.len() == 8 {
+            // SAFETY: the caller's, and these bytes are ours.
+            unsafe { ptr::write_unaligned(to.as_mut_ptr().cast(), load_8(from)) }
+        } else {
+            // SAFETY: the caller's.
+            unsafe { load_any(from, to) }
+        }
+    }
+
+    /// Apart, so that numbers are copied where the caller is.
+    unsafe fn load_any(from: *const u8, to: &mut [u8]) {
         let (len, to) = (to.len(), to.as_mut_ptr());
         // Ends overlap rather than loop: a byte may be read twice, and the later one counts.
         macro_rules! ends {
@@ -89,14 +106,12 @@ mod wide {
             }};
         }
         match len {
-            // SAFETY: as for the ends.
-            8 => unsafe { ptr::write_unaligned(to.cast(), load_8(from)) },
             0 => {}
             // SAFETY: as for the ends.
             1 => unsafe { ptr::write(to, load_1(from)) },
             2..4 => ends!(load_2, 2),
             4..8 => ends!(load_4, 4),
-            9..=16 => ends!(load_8, 8),
+            8..=16 => ends!(load_8, 8),
             _ => {
                 let mut at = 0;
                 while at + 16 < len {
@@ -115,6 +130,17 @@ mod wide {
     /// The bytes at `to` must be writable all the while.
     #[inline]
     pub(in super::super) unsafe fn store(from: &[u8], to: *mut u8) {
+        if from.len() == 8 {
+            // SAFETY: the caller's, and these bytes are ours.
+            unsafe { store_8(to, ptr::read_unaligned(from.as_ptr().cast())) }
+        } else {
+            // SAFETY: the caller's.
+            unsafe { store_any(from, to) }
+        }
+    }
+
+    /// Apart, as [`load_any`].
+    unsafe fn store_any(from: &[u8], to: *mut u8) {
         let (len, from) = (from.len(), from.as_ptr());
         macro_rules! ends {
             ($store:ident, $size:literal) => {{
@@ -130,14 +156,18 @@ mod wide {
             }};
         }
         match len {
-            // SAFETY: as for the ends.
-            8 => unsafe { store_8(to, ptr::read_unaligned(from.cast())) },
             0 => {}
             // SAFETY: as for the ends.
             1 => unsafe { store_1(to, ptr::read(from)) },
-            2..4 => ends!(store_2, 2),
-            4..8 => ends!(store_4, 4),
-            9..=16 => ends!(store_8, 8),
+            // SAFETY: as for the ends.
+            2 => unsafe { store_2(to, ptr::read_unaligned(from.cast())) },
+            // SAFETY: as for the ends.
+            4 => unsafe { store_4(to, ptr::read_unaligned(from.cast())) },
+            // SAFETY: as for the ends.
+            16 => unsafe { store_16(to, ptr::read_unaligned(from.cast())) },
+            3 => ends!(store_2, 2),
+            5..8 => ends!(store_4, 4),
+            8..16 => ends!(store_8, 8),
             _ => {
                 let mut at = 0;
                 while at + 16 < len {
@@ -155,6 +185,16 @@ mod wide {
     pub(in super::super) fn prefetch(place: *mut u8) {
         // SAFETY: a hint, which has no effect on memory.
         unsafe { _mm_prefetch::<_MM_HINT_ET0>(place.cast()) }
+    }
+
+    /// Reads a byte.
+    ///
+    /// # Safety
+    /// The byte at `from` must be readable all the while.
+    #[inline]
+    pub(in super::super) unsafe fn load_u8(from: *const u8) -> u8 {
+        // SAFETY: the caller's.
+        unsafe { load_1(from) }
     }
 
     /// Reads a number, at any address.
@@ -186,6 +226,19 @@ mod wide {
 )]
 mod bytewise {
     use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+
+    /// See [`super::wide::is_one_move`].
+    pub(in super::super) const fn is_one_move(len: usize) -> bool {
+        len == 1
+    }
+
+    /// See [`super::wide::load_u8`].
+    pub(in super::super) unsafe fn load_u8(from: *const u8) -> u8 {
+        let mut byte = [0];
+        // SAFETY: the caller's.
+        unsafe { load(from, &mut byte) };
+        u8::from_le_bytes(byte)
+    }
 
     /// See [`super::wide::load`].
     pub(in super::super) unsafe fn load(from: *const u8, to: &mut [u8]) {

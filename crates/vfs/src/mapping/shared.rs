@@ -243,18 +243,30 @@ impl MappedFile {
         Ok(())
     }
 
+    /// Returns a part of the file, if the file reaches that far.
+    #[inline]
+    pub fn part(&self, offset: u64, len: usize) -> Option<Window<'_>> {
+        let place = self.place(offset, len)?;
+        Some(Window {
+            file: self,
+            place,
+            len,
+        })
+    }
+
     /// Returns a part of the file to write to, where space was reserved before.
     #[inline]
     pub fn window(&self, offset: u64, len: usize) -> Window<'_> {
         #[expect(clippy::expect_used, reason = "whoever writes has to reserve")]
-        let place = self
-            .place(offset, len)
-            .expect("space is reserved before it is written to");
-        Window {
-            file: self,
-            place,
-            len,
-        }
+        self.part(offset, len)
+            .expect("space is reserved before it is written to")
+    }
+
+    /// Tells whether a store of so many bytes is one instruction of the processor, so that the end of
+    /// the process finds it done or not done. (Other threads may still see any part of it.)
+    #[inline]
+    pub const fn stores_at_once(len: usize) -> bool {
+        racing::is_one_move(len)
     }
 
     /// Copies bytes into the file, where space was reserved before.
@@ -305,7 +317,7 @@ impl MappedFile {
     }
 }
 
-/// A part of a mapped file that can be written to.
+/// A part of a mapped file; written to only where space was reserved before.
 pub struct Window<'a> {
     file: &'a MappedFile,
     place: *mut u8,
@@ -313,21 +325,54 @@ pub struct Window<'a> {
 }
 
 impl Window<'_> {
+    /// Copies bytes out, if the part reaches that far; else tells that it does not, and does nothing.
+    #[inline]
+    #[must_use]
+    pub fn load(&self, at: usize, to: &mut [u8]) -> bool {
+        let is_within = self
+            .len
+            .checked_sub(at)
+            .is_some_and(|room| to.len() <= room);
+        if is_within {
+            // SAFETY: within the window, as was just seen, which is within the mapping.
+            unsafe { racing::load(self.place.add(at), to) }
+        }
+        is_within
+    }
+
+    /// Reads a byte; panics beyond the part's end.
+    #[inline]
+    pub fn load_u8(&self, at: usize) -> u8 {
+        // SAFETY: within the mapping, as `at` has checked.
+        unsafe { racing::load_u8(self.at(at, 1)) }
+    }
+
     /// Copies bytes in; panics beyond the part's end.
     #[inline]
     pub fn store(&self, at: usize, from: &[u8]) {
         let to = self.at(at, from.len());
         if self.file.watched {
-            let (first, second) = from.split_at(from.len().div_ceil(2));
-            // SAFETY: both halves are within the mapping, as `at` has checked for the whole.
-            unsafe { racing::store(first, to) };
-            self.file.backing.storing();
-            // SAFETY: as above.
-            unsafe { racing::store(second, to.add(first.len())) };
+            self.store_watched(from, to);
         } else {
             // SAFETY: within the mapping, as `at` has checked.
             unsafe { racing::store(from, to) }
         }
+    }
+
+    /// Lets the backing in, in the middle of a store that has one.
+    #[cold]
+    fn store_watched(&self, from: &[u8], to: *mut u8) {
+        let middle = if MappedFile::stores_at_once(from.len()) {
+            0
+        } else {
+            from.len().div_ceil(2)
+        };
+        let (first, second) = from.split_at(middle);
+        // SAFETY: both halves are within the mapping, as `store` has checked for the whole.
+        unsafe { racing::store(first, to) };
+        self.file.backing.storing();
+        // SAFETY: as above.
+        unsafe { racing::store(second, to.add(first.len())) };
     }
 
     /// Writes a little-endian number of 64 bits. Where that is a multiple of 8 in the file the end of

@@ -195,18 +195,28 @@ tables() {
     --open 'numbers=numbers.fixed?width=8&limit=128m' \
     --open 'lists=lists.fixed?width=64&limit=1g' 2>"$folder.log" &
   started+=($!)
+  local logged; logged=$(empty tables-logged)
+  taskset -c 0 "$hikyaku" tables serve --folder "$logged" --listen 127.0.0.1:17814 --workers 1 \
+    --open 'numbers=numbers.fixed?width=8&limit=128m' --log async 2>"$logged.log" &
+  started+=($!)
   taskset -c 0 memcached -l 127.0.0.1 -p 17812 -U 0 -u nobody -t 1 -m 1024 2>"$folder-memcached.log" &
   started+=($!)
   taskset -c 0 redis-server --bind 127.0.0.1 --port 17813 --save '' --appendonly no \
     >"$folder-redis.log" &
   started+=($!)
-  for port in 17811 17812 17813; do listening $port; done
+  for port in 17811 17812 17813 17814; do listening $port; done
   local how=(--distribution sequential --keys 1000000 --value-bytes 8 --lists lists: \
     --durability "in memory" --vs-durability "in memory")
   taskset -c 0 $bench tables 127.0.0.1:17811 --vs 127.0.0.1:17812 "${how[@]}" \
     --parts set,set-many,noreply,noreply-packed,putnr-packed --json "$results/tables-memcached.json"
   taskset -c 0 $bench tables 127.0.0.1:17811 --vs redis://127.0.0.1:17813 "${how[@]}" \
     --parts set-pipelined,rotate --json "$results/tables-redis.json"
+  # What the asynchronous update log leaves of the rate.
+  for connections in 1 8 32; do
+    taskset -c 0 $bench tables 127.0.0.1:17814 --vs 127.0.0.1:17811 "${how[@]}" \
+      --parts noreply-packed-many --connections $connections \
+      --json "$results/tables-logged-$connections.json"
+  done
   finish
 }
 

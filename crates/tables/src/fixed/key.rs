@@ -13,31 +13,14 @@ pub(super) fn number(key: &[u8]) -> Result<Option<u64>, TableError> {
     }))
 }
 
-/// A number in decimal digits.
-pub(super) struct Digits {
-    bytes: [u8; 20],
-    start: usize,
-}
+/// Room for a number in decimal digits.
+#[derive(Default)]
+pub(super) struct Digits(itoa::Buffer);
 
 impl Digits {
-    pub(super) fn of(mut number: u64) -> Self {
-        let mut digits = Self {
-            bytes: [b'0'; 20],
-            start: 20,
-        };
-        for (at, byte) in digits.bytes.iter_mut().enumerate().rev() {
-            *byte = b'0' + (number % 10) as u8;
-            digits.start = at;
-            number /= 10;
-            if number == 0 {
-                break;
-            }
-        }
-        digits
-    }
-
-    pub(super) fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(self.start..).unwrap_or_default()
+    /// Writes a number down.
+    pub(super) fn of(&mut self, number: u64) -> &[u8] {
+        self.0.format(number).as_bytes()
     }
 }
 
@@ -61,7 +44,7 @@ mod tests {
     #[test]
     fn digits_are_as_the_standard_library_has_them() {
         for number in [0, 1, 9, 10, 12_345, u64::MAX] {
-            assert_eq!(Digits::of(number).as_bytes(), number.to_string().as_bytes());
+            assert_eq!(Digits::default().of(number), number.to_string().as_bytes());
         }
     }
 }

@@ -66,8 +66,7 @@ impl FixedTable {
     /// Lists keys as bytes.
     pub(super) fn key_bytes(&self, indices: Range<u64>, limit: usize) -> Vec<Vec<u8>> {
         let keys = self.keys(indices, limit).into_iter();
-        keys.map(|key| Digits::of(key).as_bytes().to_vec())
-            .collect()
+        keys.map(|key| Digits::default().of(key).to_vec()).collect()
     }
 }
 

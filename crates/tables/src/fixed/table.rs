@@ -307,8 +307,8 @@ impl FixedTable {
             Decision::Remove => {
                 records.prepare(index)?;
                 if let Some(sink) = &self.sink {
-                    let digits = Digits::of(key);
-                    let key = digits.as_bytes();
+                    let mut digits = Digits::default();
+                    let key = digits.of(key);
                     sink.updated(Effect::Remove { key }, stamp)?;
                 }
                 self.store(records, &locked, index, slot, None);
@@ -465,9 +465,9 @@ impl AllLocked<'_> {
 }
 
 fn tell_put(sink: &dyn UpdateSink, key: u64, value: &[u8], stamp: Stamp) -> Result<(), TableError> {
-    let digits = Digits::of(key);
+    let mut digits = Digits::default();
     let effect = Effect::Put {
-        key: digits.as_bytes(),
+        key: digits.of(key),
         value,
         attributes: Attributes::default(),
     };

@@ -1,6 +1,6 @@
 //! One entry of the log: an effect, or how far another server's updates were applied.
 
-use std::ops::Range;
+use std::{mem, ops::Range};
 
 use super::number::{put_varint, u32_at, u64_at, varint_at};
 use crate::{Attributes, Effect, Stamp};
@@ -31,13 +31,89 @@ pub(crate) struct Applied {
     pub(crate) at_us: u64,
 }
 
-/// Appends an effect. Without a stamp it has that of the entry before in its batch.
-pub(super) fn put_effect(
-    bytes: &mut Vec<u8>,
-    table: u32,
-    effect: &Effect<'_>,
-    stamp: Option<Stamp>,
-) {
+/// An entry without its stamp, made before the queue is locked.
+pub(super) struct Prepared {
+    /// The entry, if it is short: most are, and need no memory of their own.
+    short: [u8; SHORT],
+    short_len: usize,
+    long: Vec<u8>,
+}
+
+/// Room for a small record's entry.
+const SHORT: usize = 128;
+
+impl Prepared {
+    /// Makes the entry of an effect.
+    pub(super) fn effect(table: u32, effect: &Effect<'_>) -> Self {
+        let mut prepared = Self {
+            short: [0; SHORT],
+            short_len: 0,
+            long: Vec::new(),
+        };
+        // What is usual: a short key and a short value, whose lengths take a byte each.
+        if let Effect::Put {
+            key,
+            value,
+            attributes,
+        } = effect
+            && *attributes == Attributes::default()
+            && table < 0x80
+            && key.len() + value.len() + 4 <= SHORT
+        {
+            let (key_len, value_len) = (key.len(), value.len());
+            let mut rest = &mut prepared.short[..];
+            let parts: [&[u8]; 4] = [
+                &[KIND_PUT, table as u8, key_len as u8],
+                key,
+                &[value_len as u8],
+                value,
+            ];
+            for part in parts {
+                let split = mem::take(&mut rest).split_at_mut_checked(part.len());
+                if let Some((to, behind)) = split {
+                    to.copy_from_slice(part);
+                    rest = behind;
+                }
+            }
+            prepared.short_len = 4 + key_len + value_len;
+        } else {
+            put_effect(&mut prepared.long, table, effect);
+        }
+        prepared
+    }
+
+    /// Makes the entry of how far another server's updates were applied.
+    pub(super) fn applied(applied: &Applied) -> Self {
+        let mut long = Vec::new();
+        put_applied(&mut long, applied);
+        Self {
+            short: [0; SHORT],
+            short_len: 0,
+            long,
+        }
+    }
+
+    /// Appends it. Without a stamp it has that of the entry before in its batch.
+    #[inline]
+    pub(super) fn put(&self, bytes: &mut Vec<u8>, stamp: Option<Stamp>) {
+        let entry = match self.short_len {
+            0 => &self.long,
+            len => self.short.get(..len).unwrap_or_default(),
+        };
+        match (stamp, entry.split_first()) {
+            (Some(stamp), Some((tag, rest))) => {
+                bytes.push(tag | FLAG_STAMP);
+                bytes.extend_from_slice(&stamp.at_us.to_le_bytes());
+                bytes.extend_from_slice(&stamp.origin.to_le_bytes());
+                bytes.extend_from_slice(rest);
+            }
+            _ => bytes.extend_from_slice(entry),
+        }
+    }
+}
+
+/// Appends an effect, without its stamp.
+fn put_effect(bytes: &mut Vec<u8>, table: u32, effect: &Effect<'_>) {
     let (kind, attributes) = match effect {
         Effect::Put { attributes, .. } => (KIND_PUT, *attributes),
         Effect::Remove { .. } => (KIND_REMOVE, Attributes::default()),
@@ -48,7 +124,7 @@ pub(super) fn put_effect(
     if has_attributes {
         tag |= FLAG_ATTRIBUTES;
     }
-    put_head(bytes, tag, stamp);
+    bytes.push(tag);
     put_varint(bytes, table);
     let (Effect::Put { key, .. } | Effect::Remove { key }) = effect else {
         return;
@@ -65,23 +141,12 @@ pub(super) fn put_effect(
     }
 }
 
-/// Appends how far another server's updates were applied.
-pub(super) fn put_applied(bytes: &mut Vec<u8>, applied: &Applied, stamp: Option<Stamp>) {
-    put_head(bytes, KIND_APPLIED, stamp);
+/// Appends how far another server's updates were applied, without its stamp.
+fn put_applied(bytes: &mut Vec<u8>, applied: &Applied) {
+    bytes.push(KIND_APPLIED);
     bytes.extend_from_slice(&applied.source.to_le_bytes());
     bytes.extend_from_slice(&applied.position.to_le_bytes());
     bytes.extend_from_slice(&applied.at_us.to_le_bytes());
-}
-
-fn put_head(bytes: &mut Vec<u8>, tag: u8, stamp: Option<Stamp>) {
-    match stamp {
-        None => bytes.push(tag),
-        Some(stamp) => {
-            bytes.push(tag | FLAG_STAMP);
-            bytes.extend_from_slice(&stamp.at_us.to_le_bytes());
-            bytes.extend_from_slice(&stamp.origin.to_le_bytes());
-        }
-    }
 }
 
 /// An entry that was read; keys and values are ranges of the bytes it was read from.

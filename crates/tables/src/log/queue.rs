@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     batch::{ALIGNMENT, BATCH_HEADER_LEN},
-    entry::{Applied, ENTRY_OVERHEAD_MAX, put_applied, put_effect},
+    entry::{Applied, ENTRY_OVERHEAD_MAX, Prepared},
     options::LogPosition,
     waiting::Waiting,
 };
@@ -111,22 +111,16 @@ impl Queue {
                 limit: RECORD_BYTES_MAX,
             });
         }
-        self.append_with(len, stamp, |bytes, stamp| {
-            put_effect(bytes, table, effect, stamp);
-        })
+        self.append_entry(len, stamp, &Prepared::effect(table, effect))
     }
 
     /// Appends how far another server's updates were applied.
     pub(super) fn append_applied(&self, applied: &Applied, stamp: Stamp) -> Result<(), TableError> {
-        self.append_with(0, stamp, |bytes, stamp| put_applied(bytes, applied, stamp))
+        self.append_entry(0, stamp, &Prepared::applied(applied))
     }
 
-    fn append_with(
-        &self,
-        len: usize,
-        stamp: Stamp,
-        put: impl FnOnce(&mut Vec<u8>, Option<Stamp>),
-    ) -> Result<(), TableError> {
+    /// `len`: bytes of the key and the value. What can be done before the lock is taken has been.
+    fn append_entry(&self, len: usize, stamp: Stamp, entry: &Prepared) -> Result<(), TableError> {
         let len = len + ENTRY_OVERHEAD_MAX;
         let mut state = self.lock();
         if state.waiting.is_none() {
@@ -141,7 +135,7 @@ impl Queue {
         if let Some(waiting) = waiting {
             let entries_len = len_before - BATCH_HEADER_LEN;
             waiting.reserve(entries_len, len)?;
-            put(bytes, is_new);
+            entry.put(bytes, is_new);
             waiting.keep(entries_len, bytes.get(len_before..).unwrap_or_default());
         }
         state.entries += 1;

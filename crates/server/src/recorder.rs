@@ -22,6 +22,9 @@ use crate::clock::{unix_now, unix_now_us};
 
 /// Batches that may wait for the recorder.
 const BATCHES_MAX: usize = 4_096;
+/// How long the thread lets more batches come before it takes them: waking it for each one would cost
+/// the worker and the machine more than what is in it.
+const LINGER: Duration = Duration::from_millis(20);
 /// How long counts are gathered before they are written.
 const GATHERING: Duration = Duration::from_secs(1);
 /// How many counts are gathered at most.
@@ -124,13 +127,32 @@ impl<'a> Writer<'a> {
                 Some(due) => batches.recv_timeout(due.saturating_duration_since(Instant::now())),
             };
             match received {
-                Ok(batch) if batch.is_empty() => break,
-                Ok(batch) => self.take(&batch),
+                Ok(batch) => {
+                    if batch.is_empty() {
+                        break;
+                    }
+                    self.take(&batch);
+                    thread::sleep(LINGER);
+                    if !self.take_waiting(batches) {
+                        break;
+                    }
+                }
                 Err(RecvTimeoutError::Timeout) => self.write_counts(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         self.write_counts();
+    }
+
+    /// Takes what waits; false if no more will come.
+    fn take_waiting(&mut self, batches: &Receiver<Vec<Observation>>) -> bool {
+        for batch in batches.try_iter() {
+            if batch.is_empty() {
+                return false;
+            }
+            self.take(&batch);
+        }
+        true
     }
 
     fn take(&mut self, batch: &[Observation]) {

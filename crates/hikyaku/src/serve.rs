@@ -43,7 +43,9 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     settings.server.members.clone_from(&members);
     let data = settings.data.clone();
     let public_url = settings.server.public_url.clone();
-    let server = Server::bind(settings.server, opened.events()).map_err(|error| failure(&error))?;
+    let server = Server::new(settings.server, opened.events())
+        .bind()
+        .map_err(|error| failure(&error))?;
     let bans = KeptBans::open(&data, &opened, server.bans())?;
     bans.follow()
         .map_err(|error| Failure::io("can't start a thread", &error))?;

@@ -45,6 +45,11 @@ pub enum PublishOutcome<'a> {
         /// After how many seconds there is room again.
         wait_seconds: u64,
     },
+    /// Somebody who may decide that does not want it; the reason begins with a word that programs
+    /// read (NIP-01).
+    Rejected(&'a str),
+    /// Nobody keeps it, and its author is not to know.
+    Shadowed,
     /// The store could not write it.
     Failed(&'a StoreError),
 }
@@ -52,7 +57,7 @@ pub enum PublishOutcome<'a> {
 /// Makes the OK that answers an EVENT.
 pub fn ok(id: &EventId, outcome: PublishOutcome<'_>) -> Message {
     let (accepted, text) = verdict(outcome);
-    if let PublishOutcome::Banned { .. } = outcome {
+    if let PublishOutcome::Banned { .. } | PublishOutcome::Rejected(_) = outcome {
         return ok_text(&id.to_hex(), accepted, &text);
     }
     // Neither the id nor our own texts hold anything to escape.
@@ -60,10 +65,12 @@ pub fn ok(id: &EventId, outcome: PublishOutcome<'_>) -> Message {
 }
 
 /// Returns whether an event is accepted, and the reason with its machine-readable prefix.
-fn verdict(outcome: PublishOutcome<'_>) -> (bool, Cow<'static, str>) {
+fn verdict(outcome: PublishOutcome<'_>) -> (bool, Cow<'_, str>) {
     let (accepted, text) = match outcome {
         PublishOutcome::Written(Outcome::Stored(_))
-        | PublishOutcome::Delivered { listeners: 1.. } => (true, ""),
+        | PublishOutcome::Delivered { listeners: 1.. }
+        | PublishOutcome::Shadowed => (true, ""),
+        PublishOutcome::Rejected(reason) => (false, reason),
         PublishOutcome::Written(Outcome::Duplicate) => (true, "duplicate: already have this event"),
         PublishOutcome::Written(Outcome::Superseded) => (
             true,

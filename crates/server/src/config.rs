@@ -35,8 +35,12 @@ pub struct ServerConfig {
     pub trusted_proxies: Vec<AddressRange>,
     /// How long a client may take to send the headers of a request.
     pub header_timeout: Duration,
-    /// How long an HTTP connection may last that does not become a WebSocket.
+    /// How long nothing may move on an HTTP connection before it is closed.
     pub http_timeout: Duration,
+    /// How long a plugin's handler may take for one request or event.
+    pub handler_timeout: Duration,
+    /// Bytes of a request's body that a plugin's handler reads at most.
+    pub body_bytes_max: usize,
     /// After how long a silence a client is pinged; it has as long again to answer.
     pub ping_interval: Duration,
     /// How long a closing connection may take to say goodbye.
@@ -73,6 +77,8 @@ impl ServerConfig {
             trusted_proxies: Vec::new(),
             header_timeout: Duration::from_secs(10),
             http_timeout: Duration::from_mins(1),
+            handler_timeout: Duration::from_secs(10),
+            body_bytes_max: 1024 * 1024,
             // Shorter than the idle time-outs of the usual proxies (60 s) would keep phones awake;
             // longer loses track of clients that vanished.
             ping_interval: Duration::from_secs(55),

@@ -1,6 +1,6 @@
 //! Where connections come in: accepted, counted, spoken to in HTTP, and served as WebSockets.
 
-use std::{io, net::IpAddr, rc::Rc, time::Duration};
+use std::{io, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
 use hikyaku_relay::Session;
 use tokio::{
@@ -13,7 +13,7 @@ use crate::{
     connection::Connection,
     http,
     metrics::Count,
-    worker::{ConnectionPermit, Worker},
+    worker::{ConnectionPermit, Shared, Worker},
 };
 
 /// How long to wait after a failure to accept that will not pass at once (no descriptors left).
@@ -68,22 +68,21 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     )
 }
 
-/// Counts the connection and serves it, hands it over, or refuses it. A trusted proxy's connections count for the
-/// clients it speaks for, which are known only when it has named them.
+/// Counts a connection that came to a worker, unless there are too many. A trusted proxy's count for
+/// the clients it speaks for, which are known only when it has named them.
+fn permit(shared: &Arc<Shared>, worker: usize, peer: IpAddr) -> Option<Permits> {
+    let proxies = &shared.config.trusted_proxies;
+    let connection = shared.admit(worker)?;
+    if proxies.iter().any(|range| range.contains(peer)) {
+        return Some((connection, None));
+    }
+    Some((connection, Some(shared.addresses.enter(peer)?)))
+}
+
+/// Counts the connection and serves it, hands it over, or refuses it.
 fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: IpAddr) {
     let shared = &worker.shared;
-    let is_proxy = shared
-        .config
-        .trusted_proxies
-        .iter()
-        .any(|range| range.contains(peer));
-    let permits = shared.admit(worker.index).and_then(|connection| {
-        if is_proxy {
-            return Some((connection, None));
-        }
-        Some((connection, Some(shared.addresses.enter(peer)?)))
-    });
-    let Some(permits) = permits else {
+    let Some(permits) = permit(shared, worker.index, peer) else {
         worker.metrics.add(Count::ConnectionsRefused, 1);
         // A courtesy: whether it arrives is not our concern.
         let _ = stream.try_write(REFUSAL);
@@ -97,17 +96,43 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: IpAddr) {
         tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer, permits));
         return;
     }
-    match (stream.into_std(), shared.entrances.get(permits.0.worker)) {
-        (Ok(stream), Some(entrance)) => {
-            // A worker that has stopped takes the server with it.
-            let _ = entrance.send(Arrival {
-                stream,
-                peer,
-                permits,
-            });
+    match stream.into_std() {
+        Ok(stream) => hand_over(shared, stream, peer, permits),
+        Err(error) => tracing::warn!(%peer, %error, "connection not handed over"),
+    }
+}
+
+/// Counts a connection that came to a worker which can't take it now, and hands it to another.
+pub(crate) fn redirect(
+    shared: &Arc<Shared>,
+    worker: usize,
+    mut stream: std::net::TcpStream,
+    peer: IpAddr,
+) {
+    if let Err(error) = stream
+        .set_nonblocking(true)
+        .and_then(|()| stream.set_nodelay(true))
+    {
+        tracing::warn!(%peer, %error, "connection not handed over");
+        return;
+    }
+    match permit(shared, worker, peer) {
+        Some(permits) => hand_over(shared, stream, peer, permits),
+        None => {
+            let _ = io::Write::write(&mut stream, REFUSAL);
         }
-        (Err(error), _) => tracing::warn!(%peer, %error, "connection not handed over"),
-        (_, None) => {}
+    }
+}
+
+/// Gives a connection to the worker that is to have it.
+fn hand_over(shared: &Shared, stream: std::net::TcpStream, peer: IpAddr, permits: Permits) {
+    if let Some(entrance) = shared.entrances.get(permits.0.worker) {
+        // A worker that has stopped takes the server with it.
+        let _ = entrance.send(Arrival {
+            stream,
+            peer,
+            permits,
+        });
     }
 }
 
@@ -128,15 +153,10 @@ fn take_over(worker: &Rc<Worker>, arrival: Arrival) {
 
 async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, address): Permits) {
     // Boxed, so that what HTTP needed is gone while the WebSocket lasts.
-    let upgraded = Box::pin(http::serve(
-        stream,
-        peer,
-        address,
-        &worker.shared.site,
-        &worker.shared.addresses,
-        &worker.shared.config,
-    ))
-    .await;
+    let upgraded = {
+        let _speaking = worker.http_connection();
+        Box::pin(http::serve(&worker, stream, peer, address)).await
+    };
     let Some(upgraded) = upgraded else {
         return;
     };
@@ -145,12 +165,19 @@ async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, add
     };
     let id = worker.next_connection();
     tracing::debug!(connection = id, client = %upgraded.client, "connected");
+    let shared = &worker.shared;
+    let who = worker.plugins.hooks.client(
+        upgraded.client,
+        shared.number_of(worker.index, id),
+        &shared.relay,
+    );
     let session = Session::new(worker.shared.relay.clone(), challenge);
     let permits = (permit, upgraded.permit);
     let connection = Rc::new(Connection::new(
         &worker,
         id,
         worker.shared.rates.enter(upgraded.client),
+        who,
         session,
         upgraded.stream,
         permits,

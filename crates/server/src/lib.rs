@@ -11,6 +11,7 @@
 
 mod address;
 mod bans;
+mod bound;
 mod clock;
 mod config;
 mod connection;
@@ -19,6 +20,8 @@ mod feed;
 mod http;
 mod metrics;
 mod neighbours;
+mod phase;
+mod plugin;
 mod rates;
 mod recorder;
 mod server;
@@ -29,7 +32,16 @@ mod worker;
 
 pub use address::{AddressRange, AddressRangeError};
 pub use bans::{Banned, BannedError, Bans};
+pub use bound::BoundServer;
 pub use config::ServerConfig;
+pub use http::{
+    Body, BodyError, ClientAddress, Html, IntoResponse, Json, Problem, Request, Response, Route,
+    Service, delete, get, patch, post, put,
+};
 pub use metrics::{Gauge, Gauges, Metrics};
+pub use plugin::{
+    Among, Client, Counter, Has, Last, NoPlugins, PluginError, PluginList, QueryVerdict, Verdict,
+    With, Worker, blocking, work_done,
+};
 pub use rates::Rates;
 pub use server::{Server, ServerError};

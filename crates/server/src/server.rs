@@ -1,24 +1,21 @@
-//! The server: binds, starts the workers, and stands beside them until it is told to stop.
+//! A server before it starts: what it is told, its plugins, and their handlers.
 
-use std::{io, net::SocketAddr, num::NonZeroUsize, sync::Arc, thread, time::Duration};
+use std::{any::type_name, fmt, io, marker::PhantomData, net::SocketAddr, rc::Rc, sync::Arc};
 
-use hikyaku_relay::{Limits, RelayConfig, RelayUrls, UrlError};
+use hikyaku_event::{Event, Filter, PublicKey};
+use hikyaku_relay::UrlError;
 use hikyaku_store::EventStore;
-use socket2::{Domain, Protocol, Socket, Type};
-use tokio::sync::{mpsc, watch};
+use serde_json::{Map, Value};
 
 use crate::{
-    Bans, ServerConfig,
-    clock::unix_now,
-    http::Site,
-    metrics::{self, Metrics},
-    neighbours, rates,
-    recorder::Recorder,
-    worker::{Shared, WorkerSeat},
+    ServerConfig,
+    bound::BoundServer,
+    http::{IntoResponse, Request, Route, RouteTable, Service, call_service},
+    plugin::{
+        self, Bound, Client, HandlerId, HandlerName, Has, Hook, Hooks, Instances, NoPlugins,
+        PluginError, PluginList, QueryVerdict, Setup, Verdict, With, Worker,
+    },
 };
-
-/// Connections that wait to be accepted, for each worker.
-const BACKLOG: i32 = 1024;
 
 /// Why a server can't start, or has stopped by itself.
 #[derive(Debug, thiserror::Error)]
@@ -34,6 +31,24 @@ pub enum ServerError {
     /// The configured public address is not one.
     #[error("the public address is unusable")]
     PublicUrl(#[from] UrlError),
+    /// A route that can't be served.
+    #[error("the route {route} can't be served: {reason}")]
+    Route {
+        /// The route.
+        route: String,
+        /// Why not.
+        reason: String,
+    },
+    /// A plugin that could not be made on one of the workers. Nobody has been served.
+    #[error("plugin {plugin} can't start on worker {worker}")]
+    Plugin {
+        /// Its type.
+        plugin: &'static str,
+        /// The worker's number, from 0.
+        worker: usize,
+        /// What its factory said.
+        source: PluginError,
+    },
     /// The system refuses a thread, a timer, or randomness.
     #[error("the system refuses what the server needs")]
     System(#[source] io::Error),
@@ -42,260 +57,377 @@ pub enum ServerError {
     Worker(String),
 }
 
-/// A relay that listens already, and serves once it is [run](Server::run).
-pub struct Server {
-    address: SocketAddr,
-    metrics_listener: Option<std::net::TcpListener>,
-    metrics: Metrics,
-    store: Arc<dyn EventStore>,
-    shared: Arc<Shared>,
-    seats: Vec<WorkerSeat>,
-    draining: watch::Sender<bool>,
+/// A relay that is being told what to do: its plugins and their handlers.
+///
+/// `Plugins` lists the plugins that are registered. A handler names its plugin by its first
+/// argument; one that names a plugin which is not registered does not compile. Handlers of one
+/// occasion run in the order they are registered in.
+///
+/// No handler can hurt more than the request it is called for: one that panics, or takes longer than
+/// [`ServerConfig::handler_timeout`], is counted and named, and the request is refused.
+#[must_use = "a server serves when it is bound and run"]
+pub struct Server<Plugins = NoPlugins> {
+    pub(crate) config: ServerConfig,
+    pub(crate) store: Arc<dyn EventStore>,
+    pub(crate) setup: Setup,
+    pub(crate) handlers: Vec<HandlerName>,
+    pub(crate) routes: RouteTable,
+    routes_count: usize,
+    /// The first route that can't be served.
+    pub(crate) refused: Option<ServerError>,
+    pub(crate) additions: Vec<Addition>,
+    plugins: PhantomData<fn() -> Plugins>,
 }
 
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// Finds where a handler goes among a worker's.
+type Place<Arguments, Answer> = fn(&mut Hooks) -> &mut Hook<Arguments, Answer>;
+
+/// Changes the information document.
+pub(crate) type Addition = Box<dyn FnOnce(&mut Map<String, Value>) + Send>;
+
+impl<Plugins> fmt::Debug for Server<Plugins> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
-            .field("address", &self.address)
-            .field("workers", &self.seats.len())
+            .field("config", &self.config)
+            .field("handlers", &self.handlers)
             .finish_non_exhaustive()
     }
 }
 
 impl Server {
-    /// Binds the addresses. From here on clients can connect; they are served when [`Server::run`]
-    /// begins.
-    pub fn bind(config: ServerConfig, store: Arc<dyn EventStore>) -> Result<Self, ServerError> {
-        let workers = config
-            .workers
-            .or_else(|| thread::available_parallelism().ok())
-            .map_or(1, NonZeroUsize::get);
-        let (address, listeners) = listen(config.listen, workers)?;
-        let metrics_listener = config
-            .metrics_listen
-            .map(|address| listen(address, 1))
-            .transpose()?
-            .and_then(|(_, listeners)| listeners.into_iter().next());
-        let relay = Arc::new(RelayConfig {
-            limits: Limits {
-                pending_live_bytes_max: config.queued_bytes_max,
-                ..config.limits.clone()
-            },
-            urls: match &config.public_url {
-                Some(url) => RelayUrls::public(url)?,
-                None => RelayUrls::listening(address),
-            },
-        });
-        let mut information = config.information.clone();
-        information.limits = config.limits.clone();
-        let site = Site::new(
-            &information,
-            config.public_url.clone(),
-            config.members.clone(),
-        );
-        let recorder = config
-            .members
-            .clone()
-            .map(Recorder::start)
-            .transpose()
-            .map_err(ServerError::System)?;
-        let metrics = Metrics::new(workers, config.gauges.clone());
-        let seed =
-            getrandom::u64().map_err(|error| ServerError::System(io::Error::other(error)))?;
-        let (inbox_senders, inboxes): (Vec<_>, Vec<_>) =
-            (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let (entrances, arrivals): (Vec<_>, Vec<_>) =
-            (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
-        let shared = Shared::new(
+    /// Makes a server of the relay's events in this store.
+    pub fn new(config: ServerConfig, store: Arc<dyn EventStore>) -> Self {
+        Self {
             config,
-            relay,
-            site,
-            recorder,
-            inbox_senders,
-            entrances,
-            seed,
-        );
-        let shared = Arc::new(shared.beside(store.neighbours()));
-        let (draining, draining_seen) = watch::channel(false);
-        let seats = listeners
-            .into_iter()
-            .zip(inboxes.into_iter().zip(arrivals))
-            .zip(metrics.workers())
-            .enumerate()
-            .map(
-                |(index, ((listener, (inbox, arrivals)), metrics))| WorkerSeat {
-                    index,
-                    shared: Arc::clone(&shared),
-                    store: Arc::clone(&store),
-                    metrics: Arc::clone(metrics),
-                    listener,
-                    inbox,
-                    arrivals,
-                    draining: draining_seen.clone(),
-                },
-            )
-            .collect();
-        Ok(Self {
-            address,
-            metrics_listener,
-            metrics,
             store,
-            shared,
-            seats,
-            draining,
+            setup: Setup::default(),
+            handlers: Vec::new(),
+            routes: RouteTable::default(),
+            routes_count: 0,
+            refused: None,
+            additions: Vec::new(),
+            plugins: PhantomData,
+        }
+    }
+}
+
+impl<Plugins: PluginList> Server<Plugins> {
+    /// Registers a plugin: `factory` is called once on each worker's thread, before anybody is
+    /// served. What it makes stays on that thread: it needs no lock, and need be neither `Send` nor
+    /// `Sync`. If it fails on one worker the server does not start.
+    pub fn plugin<P, F>(mut self, factory: F) -> Server<With<P, Plugins>>
+    where
+        P: 'static,
+        F: AsyncFnOnce(Worker) -> Result<P, PluginError> + Clone + Send + 'static,
+    {
+        self.setup
+            .factories
+            .push(plugin::factory(name_of::<P>(), factory));
+        Server {
+            config: self.config,
+            store: self.store,
+            setup: self.setup,
+            handlers: self.handlers,
+            routes: self.routes,
+            routes_count: self.routes_count,
+            refused: self.refused,
+            additions: self.additions,
+            plugins: PhantomData,
+        }
+    }
+
+    /// Has a handler answer requests to a route.
+    ///
+    /// The relay itself is at `/`: WebSockets and the information document stay its own, the page
+    /// for browsers gives way to a route for it.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a route is made where it is given: `get(\"/path\")`"
+    )]
+    pub fn route<P, At, R, F>(mut self, route: Route, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        R: IntoResponse,
+        F: AsyncFn(&P, Request) -> R + Clone + Send + 'static,
+    {
+        let added = self.routes.add(&route, self.routes_count);
+        self.note_route(&route.to_string(), added);
+        self.bound::<P, At, _, _>(
+            route.to_string(),
+            |hooks| &mut hooks.routes,
+            move |plugin| {
+                let bound = Rc::new((plugin, handler));
+                Box::new(move |request| {
+                    let bound = Rc::clone(&bound);
+                    Box::pin(async move { (bound.1)(&bound.0, request).await.into_response() })
+                })
+            },
+        )
+    }
+
+    /// Has a service of `tower`'s kind, an `axum::Router` say, answer all that is at a path or below
+    /// it. It sees its own paths: what is at `/app/x` is at `/x` for a service mounted at `/app`.
+    /// Each worker has a clone of it.
+    pub fn mount<S: Service>(mut self, path: &str, service: S) -> Self {
+        let path = path.trim_end_matches('/').to_owned();
+        let added = self.routes.mount(&path, self.routes_count);
+        self.note_route(&path, added);
+        let id = self.handler("mounted", path.clone());
+        self.setup
+            .bindings
+            .push(Box::new(move |_: &Instances, hooks: &mut Hooks| {
+                let path: Rc<str> = path.into();
+                let bound: Bound<_, _> = Box::new(move |request| {
+                    let (service, path) = (service.clone(), Rc::clone(&path));
+                    Box::pin(async move { call_service(service, &path, request).await })
+                });
+                hooks.routes.push((id, bound));
+            }));
+        self
+    }
+
+    /// Has a handler decide about each event that is about to be stored, or delivered if it is
+    /// ephemeral: well-formed, within the limits, signed, and not known already. The first handler
+    /// that does not accept it decides. All events of a batch are asked about at once, and stored
+    /// in the order they came.
+    pub fn on_event<P, At, F>(self, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client, &Event) -> Verdict + Clone + Send + 'static,
+    {
+        self.bound::<P, At, _, _>(
+            "on_event".to_owned(),
+            |hooks| &mut hooks.event,
+            move |plugin| {
+                let bound = Rc::new((plugin, handler));
+                Box::new(move |(client, event)| {
+                    let bound = Rc::clone(&bound);
+                    Box::pin(async move { (bound.1)(&bound.0, &client, &event).await })
+                })
+            },
+        )
+    }
+
+    /// Tells a handler of each event that a client of this server has published, once it is stored
+    /// or delivered.
+    pub fn after_event<P, At, F>(self, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client, &Event) + Clone + Send + 'static,
+    {
+        self.bind_to_events::<P, At, _>("after_event", |hooks| &mut hooks.stored, handler)
+    }
+
+    /// Tells a handler of each deletion (kind 5, NIP-09) and each request to vanish (kind 62, NIP-62)
+    /// that a client of this server has published, once it is carried out.
+    pub fn after_deletion<P, At, F>(self, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client, &Event) + Clone + Send + 'static,
+    {
+        self.bind_to_events::<P, At, _>("after_deletion", |hooks| &mut hooks.deleted, handler)
+    }
+
+    /// Has a handler decide about each REQ and COUNT that is well-formed and within the limits. Each
+    /// sees the filters that those before it have left; the first that refuses decides.
+    pub fn on_query<P, At, F>(self, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client, &[Filter]) -> QueryVerdict + Clone + Send + 'static,
+    {
+        self.bound::<P, At, _, _>(
+            "on_query".to_owned(),
+            |hooks| &mut hooks.query,
+            move |plugin| {
+                let bound = Rc::new((plugin, handler));
+                Box::new(move |(client, filters)| {
+                    let bound = Rc::clone(&bound);
+                    Box::pin(async move { (bound.1)(&bound.0, &client, &filters).await })
+                })
+            },
+        )
+    }
+
+    /// Tells a handler of each key that a client has authenticated (NIP-42).
+    pub fn after_auth<P, At, F>(self, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client, &PublicKey) + Clone + Send + 'static,
+    {
+        self.bound::<P, At, _, _>(
+            "after_auth".to_owned(),
+            |hooks| &mut hooks.authenticated,
+            move |plugin| {
+                let bound = Rc::new((plugin, handler));
+                Box::new(move |(client, key)| {
+                    let bound = Rc::clone(&bound);
+                    Box::pin(async move { (bound.1)(&bound.0, &client, &key).await })
+                })
+            },
+        )
+    }
+
+    /// Tells a handler of each WebSocket connection that was opened.
+    pub fn on_open<P, At, F>(self, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client) + Clone + Send + 'static,
+    {
+        self.bind_to_clients::<P, At, _>("on_open", |hooks| &mut hooks.connected, handler)
+    }
+
+    /// Tells a handler of each WebSocket connection that has ended.
+    pub fn on_close<P, At, F>(self, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client) + Clone + Send + 'static,
+    {
+        self.bind_to_clients::<P, At, _>("on_close", |hooks| &mut hooks.disconnected, handler)
+    }
+
+    /// Starts a task beside all requests, once for each server: on its first worker. It may take as
+    /// long as it likes; if it panics it is started again after a pause.
+    pub fn task<P, At, F>(self, name: &str, task: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P) + Clone + Send + 'static,
+    {
+        self.bound::<P, At, _, _>(
+            format!("task {name}"),
+            |hooks| &mut hooks.tasks,
+            move |plugin| {
+                let bound = Rc::new((plugin, task));
+                Box::new(move |()| {
+                    let bound = Rc::clone(&bound);
+                    Box::pin(async move { (bound.1)(&bound.0).await })
+                })
+            },
+        )
+    }
+
+    /// Changes what the relay says about itself (NIP-11).
+    pub fn information(
+        mut self,
+        change: impl FnOnce(&mut Map<String, Value>) + Send + 'static,
+    ) -> Self {
+        self.additions.push(Box::new(change));
+        self
+    }
+
+    /// Binds the addresses. From here on clients can connect; they are served when
+    /// [`BoundServer::run`] has made the plugins.
+    pub fn bind(self) -> Result<BoundServer, ServerError> {
+        BoundServer::bind(self.erase())
+    }
+
+    /// Serves until the program is told to end (SIGINT, SIGTERM), and then ends in order.
+    pub fn run(self) -> Result<(), ServerError> {
+        self.bind()?.run_until_told_to_end()
+    }
+
+    fn erase(self) -> Server<NoPlugins> {
+        Server {
+            config: self.config,
+            store: self.store,
+            setup: self.setup,
+            handlers: self.handlers,
+            routes: self.routes,
+            routes_count: self.routes_count,
+            refused: self.refused,
+            additions: self.additions,
+            plugins: PhantomData,
+        }
+    }
+
+    fn note_route(&mut self, route: &str, added: Result<(), String>) {
+        self.routes_count += 1;
+        if let Err(reason) = added
+            && self.refused.is_none()
+        {
+            self.refused = Some(ServerError::Route {
+                route: route.to_owned(),
+                reason,
+            });
+        }
+    }
+
+    fn bind_to_events<P, At, F>(
+        self,
+        task: &str,
+        place: Place<(Rc<Client>, Arc<Event>), ()>,
+        handler: F,
+    ) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client, &Event) + Clone + Send + 'static,
+    {
+        self.bound::<P, At, _, _>(task.to_owned(), place, move |plugin| {
+            let bound = Rc::new((plugin, handler));
+            Box::new(move |(client, event)| {
+                let bound = Rc::clone(&bound);
+                Box::pin(async move { (bound.1)(&bound.0, &client, &event).await })
+            })
         })
     }
 
-    /// Returns the address clients can connect to.
-    pub fn address(&self) -> SocketAddr {
-        self.address
-    }
-
-    /// Returns the address the metrics are read at, if they are.
-    pub fn metrics_address(&self) -> Option<SocketAddr> {
-        self.metrics_listener.as_ref()?.local_addr().ok()
-    }
-
-    /// Returns where to say who is kept out.
-    pub fn bans(&self) -> Bans {
-        self.shared.bans.clone()
-    }
-
-    /// Returns the figures.
-    pub fn metrics(&self) -> Metrics {
-        self.metrics.clone()
-    }
-
-    /// Serves until `shutdown` resolves; then stops accepting, finishes the writes in flight, sends
-    /// their OKs, says goodbye (1001) to every client, and returns. `shutdown` is polled inside a
-    /// tokio runtime with all drivers, on the calling thread, which is none of the workers'.
-    pub fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let (stopped, mut any_stopped) = mpsc::unbounded_channel::<()>();
-        let mut threads = Vec::new();
-        for (index, seat) in self.seats.into_iter().enumerate() {
-            let farewell = Farewell(stopped.clone());
-            let thread = thread::Builder::new()
-                .name(format!("worker-{index}"))
-                .spawn(move || {
-                    let _farewell = farewell;
-                    seat.run()
-                })
-                .map_err(ServerError::System)?;
-            threads.push(thread);
-        }
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(ServerError::System)?;
-        runtime.block_on(async {
-            tokio::select! {
-                () = shutdown => tracing::info!("shutting down"),
-                _ = any_stopped.recv() => tracing::error!("a worker has stopped"),
-                () = serve_metrics(self.metrics_listener, self.metrics) => {}
-                () = sweep(&self.store, self.shared.config.sweep_interval) => {}
-                () = sweep_rates(&self.shared) => {}
-                () = neighbours::hear(&self.shared) => {}
-                () = neighbours::tell_spent(&self.shared) => {}
-            }
-        });
-        // Fails only if all workers are gone.
-        let _ = self.draining.send(true);
-        let mut result = Ok(());
-        for thread in threads {
-            let name = thread.thread().name().unwrap_or_default().to_owned();
-            match thread.join() {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => result = Err(ServerError::System(error)),
-                Err(_) => result = Err(ServerError::Worker(name)),
-            }
-        }
-        if let Some(recorder) = &self.shared.recorder {
-            recorder.stop();
-        }
-        result
-    }
-}
-
-/// Tells that a thread has ended, however it ended.
-struct Farewell(mpsc::UnboundedSender<()>);
-
-impl Drop for Farewell {
-    fn drop(&mut self) {
-        // Nobody listens any more when the server shuts down.
-        let _ = self.0.send(());
-    }
-}
-
-/// Binds `count` listeners to one address, among which the system spreads the connections. Where it
-/// is to choose the port, the first listener's is everybody's.
-fn listen(
-    address: SocketAddr,
-    count: usize,
-) -> Result<(SocketAddr, Vec<std::net::TcpListener>), ServerError> {
-    let failed = |source| ServerError::Listen { address, source };
-    if address.port() != 0 {
-        // Listeners that share a port would share it with another server of the same user too. One
-        // that does not share finds out whether there is any.
-        socket(address, false).map_err(failed)?;
-    }
-    let mut bound = address;
-    let mut listeners = Vec::with_capacity(count);
-    for _ in 0..count {
-        let listener = socket(bound, true)
-            .and_then(|socket| {
-                socket.listen(BACKLOG)?;
-                socket.set_nonblocking(true)?;
-                Ok(std::net::TcpListener::from(socket))
+    fn bind_to_clients<P, At, F>(self, task: &str, place: Place<Rc<Client>, ()>, handler: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P, &Client) + Clone + Send + 'static,
+    {
+        self.bound::<P, At, _, _>(task.to_owned(), place, move |plugin| {
+            let bound = Rc::new((plugin, handler));
+            Box::new(move |client| {
+                let bound = Rc::clone(&bound);
+                Box::pin(async move { (bound.1)(&bound.0, &client).await })
             })
-            .map_err(failed)?;
-        bound = listener.local_addr().map_err(failed)?;
-        listeners.push(listener);
+        })
     }
-    Ok((bound, listeners))
-}
 
-fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
-    let socket = Socket::new(
-        Domain::for_address(address),
-        Type::STREAM,
-        Some(Protocol::TCP),
-    )?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(shared)?;
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-/// Answers the operator, if an address is set; never returns.
-async fn serve_metrics(listener: Option<std::net::TcpListener>, metrics: Metrics) {
-    match listener.map(tokio::net::TcpListener::from_std) {
-        Some(Ok(listener)) => metrics::serve(listener, metrics).await,
-        Some(Err(error)) => tracing::error!(%error, "no metrics"),
-        None => {}
+    /// Notes how a handler is bound to its plugin, once that is made.
+    fn bound<P, At, A, R>(
+        mut self,
+        task: String,
+        place: Place<A, R>,
+        bind: impl FnOnce(Rc<P>) -> Bound<A, R> + Clone + Send + 'static,
+    ) -> Self
+    where
+        P: 'static,
+        A: 'static,
+        R: 'static,
+        Plugins: Has<P, At>,
+    {
+        let id = self.handler(name_of::<P>(), task);
+        let position = Plugins::POSITION;
+        self.setup
+            .bindings
+            .push(Box::new(move |plugins: &Instances, hooks: &mut Hooks| {
+                place(hooks).push((id, bind(plugins.get(position))));
+            }));
+        self
     }
-    std::future::pending::<()>().await;
-}
 
-/// Forgets the rates of clients that have gone, again and again; never returns.
-async fn sweep_rates(shared: &Shared) {
-    let mut timer = tokio::time::interval(rates::SWEEP_INTERVAL);
-    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        shared.rates.sweep();
+    fn handler(&mut self, plugin: &'static str, task: String) -> HandlerId {
+        let id = HandlerId(u16::try_from(self.handlers.len()).unwrap_or(u16::MAX));
+        self.handlers.push(HandlerName { plugin, task });
+        id
     }
 }
 
-/// Removes what has expired, again and again; never returns.
-async fn sweep(store: &Arc<dyn EventStore>, interval: Duration) {
-    let mut timer = tokio::time::interval(interval);
-    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        timer.tick().await;
-        match store.sweep(unix_now()).await {
-            Ok(0) => {}
-            Ok(events) => tracing::info!(events, "removed what has expired"),
-            Err(error) => tracing::warn!(%error, "expired events not removed"),
-        }
-    }
+/// Returns a type's name without its path.
+fn name_of<P>() -> &'static str {
+    let name = type_name::<P>();
+    let path = name.split('<').next().unwrap_or(name);
+    path.rsplit("::").next().unwrap_or(path)
 }

@@ -18,7 +18,7 @@ use hikyaku_relay::{Action, LiveIndex, RelayConfig};
 use hikyaku_store::{EventStore, Neighbours, StoreReader};
 use tokio::{
     runtime::{Builder, LocalOptions},
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, mpsc},
     task::spawn_local,
 };
 
@@ -29,8 +29,10 @@ use crate::{
     connection::{Connection, Gathered},
     entrance::{self, Arrival},
     feed::{self, Delivery},
-    http::Site,
-    metrics::{Count, Level, WorkerMetrics},
+    http::{RouteTable, Site},
+    metrics::{Count, Counters, Level, WorkerMetrics},
+    phase::PhaseWatch,
+    plugin::{self, Caller, HandlerBook, PluginError, Plugins},
     rates::RateGate,
     recorder::{Observation, Recorder},
 };
@@ -53,6 +55,9 @@ pub(crate) struct Shared {
     pub(crate) bans: Bans,
     /// The other nodes, where the store can have any.
     pub(crate) neighbours: Option<Arc<dyn Neighbours>>,
+    pub(crate) routes: RouteTable,
+    pub(crate) handlers: Arc<HandlerBook>,
+    pub(crate) counters: Arc<Counters>,
     connections: AtomicUsize,
     /// The same, by worker.
     loads: Vec<AtomicUsize>,
@@ -64,16 +69,34 @@ pub(crate) struct Shared {
     pub(crate) seed: u64,
 }
 
+/// What [`Shared`] is made of.
+pub(crate) struct Given {
+    pub(crate) config: ServerConfig,
+    pub(crate) relay: Arc<RelayConfig>,
+    pub(crate) site: Site,
+    pub(crate) recorder: Option<Recorder>,
+    pub(crate) routes: RouteTable,
+    pub(crate) handlers: Arc<HandlerBook>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) inboxes: Vec<mpsc::UnboundedSender<Delivery>>,
+    pub(crate) entrances: Vec<mpsc::UnboundedSender<Arrival>>,
+    pub(crate) seed: u64,
+}
+
 impl Shared {
-    pub(crate) fn new(
-        config: ServerConfig,
-        relay: Arc<RelayConfig>,
-        site: Site,
-        recorder: Option<Recorder>,
-        inboxes: Vec<mpsc::UnboundedSender<Delivery>>,
-        entrances: Vec<mpsc::UnboundedSender<Arrival>>,
-        seed: u64,
-    ) -> Self {
+    pub(crate) fn new(given: Given) -> Self {
+        let Given {
+            config,
+            relay,
+            site,
+            recorder,
+            routes,
+            handlers,
+            counters,
+            inboxes,
+            entrances,
+            seed,
+        } = given;
         let addresses = AddressCounts::new(
             config.connections_per_address_max,
             config.unlimited_addresses.clone(),
@@ -90,6 +113,9 @@ impl Shared {
             recorder,
             bans: Bans::default(),
             neighbours: None,
+            routes,
+            handlers,
+            counters,
             config,
             relay,
             site,
@@ -110,13 +136,17 @@ impl Shared {
 
     /// Counts one more connection, unless there are as many as there may be, and gives it to the
     /// worker that has the fewest: `own` if it is one of those. The system spreads connections over
-    /// listeners by chance, which is even for many and may be very uneven for few.
+    /// listeners by chance, which is even for many and may be very uneven for few. A worker that a
+    /// handler holds gets none while others are free.
     pub(crate) fn admit(self: &Arc<Self>, own: usize) -> Option<ConnectionPermit> {
         if self.connections.fetch_add(1, Relaxed) >= self.config.connections_max {
             self.connections.fetch_sub(1, Relaxed);
             return None;
         }
-        let load = |worker: &usize| self.loads.get(*worker).map(|load| load.load(Relaxed));
+        let load = |worker: &usize| {
+            let connections = self.loads.get(*worker).map(|load| load.load(Relaxed));
+            (self.handlers.is_held(*worker), connections)
+        };
         let worker = std::iter::once(own)
             .chain(0..self.loads.len())
             .min_by_key(load)
@@ -128,6 +158,11 @@ impl Shared {
             shared: Arc::clone(self),
             worker,
         })
+    }
+
+    /// Returns a number that no other connection of this server has.
+    pub(crate) fn number_of(&self, worker: usize, connection: u64) -> u64 {
+        connection * self.loads.len() as u64 + worker as u64
     }
 }
 
@@ -170,15 +205,20 @@ impl Patience {
     fn new(config: &ServerConfig) -> Self {
         let shortest = config.ping_interval.min(config.close_timeout);
         let tick = (shortest / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
-        let ticks = |time: Duration| {
-            u32::try_from(time.as_millis().div_ceil(tick.as_millis())).unwrap_or(u32::MAX / 4)
-        };
         Self {
             tick,
-            ping: ticks(config.ping_interval),
-            close: ticks(config.close_timeout),
+            ping: in_ticks(config.ping_interval, tick),
+            close: in_ticks(config.close_timeout, tick),
         }
     }
+
+    fn ticks(&self, time: Duration) -> u32 {
+        in_ticks(time, self.tick)
+    }
+}
+
+fn in_ticks(time: Duration, tick: Duration) -> u32 {
+    u32::try_from(time.as_millis().div_ceil(tick.as_millis())).unwrap_or(u32::MAX / 4)
 }
 
 /// One worker.
@@ -192,6 +232,7 @@ pub(crate) struct Worker {
     pub(crate) live: RefCell<LiveIndex>,
     pub(crate) bans: RefCell<Arc<BanList>>,
     pub(crate) metrics: Arc<WorkerMetrics>,
+    pub(crate) plugins: Rc<Plugins>,
     pub(crate) patience: Patience,
     /// What every connection reads into, in turn.
     pub(crate) input: RefCell<Box<[u8]>>,
@@ -200,7 +241,10 @@ pub(crate) struct Worker {
     actions: Cell<Vec<Action>>,
     connections: RefCell<HashMap<u64, Rc<Connection>, foldhash::fast::FixedState>>,
     next_connection: Cell<u64>,
+    /// Connections that speak HTTP.
+    http_connections: Cell<usize>,
     now: Cell<Tick>,
+    phase: PhaseWatch,
     /// The last connection has ended.
     empty: Notify,
 }
@@ -214,46 +258,91 @@ pub(crate) struct WorkerSeat {
     pub(crate) listener: std::net::TcpListener,
     pub(crate) inbox: mpsc::UnboundedReceiver<Delivery>,
     pub(crate) arrivals: mpsc::UnboundedReceiver<Arrival>,
-    /// Turns true when the server shuts down.
-    pub(crate) draining: watch::Receiver<bool>,
+    pub(crate) phase: PhaseWatch,
+    /// What makes this worker's plugins.
+    pub(crate) setup: plugin::Setup,
+    /// Where it says that they are made.
+    pub(crate) ready: mpsc::UnboundedSender<()>,
+}
+
+/// Threads of one worker for what plugins do off it.
+const BLOCKING_THREADS: usize = 4;
+
+/// Why a worker has stopped by itself.
+#[derive(Debug)]
+pub(crate) enum WorkerFailure {
+    System(io::Error),
+    Plugin(&'static str, PluginError),
+}
+
+impl From<io::Error> for WorkerFailure {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
 }
 
 impl WorkerSeat {
     /// Works on the current thread until the server shuts down.
-    pub(crate) fn run(self) -> io::Result<()> {
+    pub(crate) fn run(self) -> Result<(), WorkerFailure> {
         let runtime = Builder::new_current_thread()
             .enable_all()
+            .max_blocking_threads(BLOCKING_THREADS)
             .build_local(LocalOptions::default())?;
         runtime.block_on(self.work())
     }
 
-    async fn work(mut self) -> io::Result<()> {
+    async fn work(mut self) -> Result<(), WorkerFailure> {
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
         // The feed comes before the first query, so that nothing falls between them.
         let committed = self.store.committed();
+        let handle = plugin::Worker::new(
+            self.index,
+            self.shared.inboxes.len(),
+            Arc::clone(&self.store),
+            self.shared.config.members.clone(),
+            Arc::clone(&self.shared.counters),
+        );
+        let hooks = tokio::select! {
+            hooks = self.setup.carry_out(handle) => hooks,
+            () = self.phase.begin_to_drain() => return Ok(()),
+        };
+        let hooks = hooks.map_err(|(plugin, error)| WorkerFailure::Plugin(plugin, error))?;
+        // Nobody listens any more if the server shuts down already.
+        let _ = self.ready.send(());
+        self.phase.begin_to_serve().await;
+        let caller = Caller::new(
+            Arc::clone(&self.shared.handlers),
+            self.index,
+            self.shared.config.handler_timeout,
+        );
+        let (plugins, notices) = Plugins::new(hooks, caller);
         let worker = Rc::new(Worker::new(
             self.index,
             self.shared,
             self.store,
             self.metrics,
+            Rc::clone(&plugins),
+            self.phase.clone(),
         ));
         let feed = spawn_local(feed::committed(Rc::clone(&worker), committed));
         let deliveries = spawn_local(feed::deliveries(Rc::clone(&worker), self.inbox));
         let bans = spawn_local(bans::enforce(Rc::clone(&worker)));
         let care = spawn_local(Rc::clone(&worker).look_after_connections());
+        let following = spawn_local(Rc::clone(&plugins).follow(notices));
+        plugins.start_tasks();
         let mut entrance = spawn_local(entrance::receive(
             Rc::clone(&worker),
             listener,
             self.arrivals,
         ));
-        let stopped = |what| Err(io::Error::other(what));
+        let stopped = |what| Err(io::Error::other(what).into());
         let result = tokio::select! {
-            // An error means that the server itself is gone.
-            _ = self.draining.wait_for(|draining| *draining) => Ok(()),
+            () = self.phase.begin_to_drain() => Ok(()),
             _ = feed => stopped("the store has closed its feed"),
             _ = deliveries => stopped("the worker's inbox has failed"),
             _ = bans => stopped("the worker hears of no bans any more"),
             _ = care => stopped("the worker's care for its connections has failed"),
+            _ = following => stopped("the worker's care for its plugins has failed"),
             _ = &mut entrance => stopped("accepting connections has failed"),
         };
         if !entrance.is_finished() {
@@ -266,16 +355,31 @@ impl WorkerSeat {
     }
 }
 
+/// One connection that speaks HTTP; counted until this is dropped.
+pub(crate) struct HttpConnection<'a>(&'a Worker);
+
+impl Drop for HttpConnection<'_> {
+    fn drop(&mut self) {
+        self.0.http_connections.update(|count| count - 1);
+        self.0.note_end();
+    }
+}
+
 impl Worker {
     fn new(
         index: usize,
         shared: Arc<Shared>,
         store: Arc<dyn EventStore>,
         metrics: Arc<WorkerMetrics>,
+        plugins: Rc<Plugins>,
+        phase: PhaseWatch,
     ) -> Self {
         let bans = Arc::clone(&shared.bans.0.borrow());
         Self {
             index,
+            plugins,
+            phase,
+            http_connections: Cell::new(0),
             reader: store.reader(),
             store,
             verifier: RefCell::new(Verifier::new()),
@@ -343,9 +447,39 @@ impl Worker {
         let mut connections = self.connections.borrow_mut();
         connections.remove(&id);
         self.metrics.set(Level::Connections, connections.len());
-        if connections.is_empty() {
+        drop(connections);
+        self.note_end();
+    }
+
+    /// Counts one connection more that speaks HTTP.
+    pub(crate) fn http_connection(&self) -> HttpConnection<'_> {
+        self.http_connections.update(|count| count + 1);
+        HttpConnection(self)
+    }
+
+    /// Returns how far the server is.
+    pub(crate) fn phase(&self) -> PhaseWatch {
+        self.phase.clone()
+    }
+
+    /// Resolves when nothing has moved for so long.
+    pub(crate) async fn silence_of(&self, progress: &Cell<Tick>, time: Duration) {
+        let ticks = self.patience.ticks(time);
+        let mut silent = 0;
+        while silent < ticks {
+            tokio::time::sleep(self.patience.tick * (ticks - silent)).await;
+            silent = self.now().since(progress.get());
+        }
+    }
+
+    fn note_end(&self) {
+        if self.is_empty() {
             self.empty.notify_waiters();
         }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.connections.borrow().is_empty() && self.http_connections.get() == 0
     }
 
     pub(crate) fn all_connections(&self) -> Vec<Rc<Connection>> {
@@ -381,14 +515,15 @@ impl Worker {
         let emptied = async {
             loop {
                 let emptied = self.empty.notified();
-                if self.connections.borrow().is_empty() {
-                    return;
+                if self.is_empty() {
+                    break;
                 }
                 emptied.await;
             }
+            self.plugins.silence().await;
         };
         let _ = tokio::time::timeout(self.shared.config.drain_timeout, emptied).await;
-        let left = self.connections.borrow().len();
+        let left = self.connections.borrow().len() + self.http_connections.get();
         if left > 0 {
             tracing::warn!(connections = left, "connections cut off by the shutdown");
         }

@@ -238,7 +238,7 @@ pub(super) static KEYS: &[Key] = &[
     key!(
         "timeouts.http_seconds",
         server.http_timeout,
-        "How long a connection may last that does not become a WebSocket."
+        "How long nothing may move on an HTTP connection before it is closed."
     ),
     key!(
         "timeouts.ping_seconds",

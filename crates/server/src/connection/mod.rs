@@ -1,6 +1,7 @@
 //! One WebSocket connection: its session, what it waits for, and what waits for it.
 
 mod answering;
+mod deciding;
 mod outbox;
 mod publishing;
 mod state;

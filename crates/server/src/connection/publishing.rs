@@ -4,6 +4,7 @@
 //! the order they came, several may be there at the same time, and their OKs are sent in that order.
 
 use std::{
+    borrow::Cow,
     collections::VecDeque,
     pin::Pin,
     rc::Rc,
@@ -12,13 +13,14 @@ use std::{
     time::Instant,
 };
 
-use hikyaku_event::{Event, KindClass};
+use hikyaku_event::{Event, Kind, KindClass};
 use hikyaku_relay::{Message, Publication, PublishOutcome, ok};
 use hikyaku_store::{Outcome, StoreError, Write};
 
 use crate::{
     clock::unix_now,
     metrics::{Count, Latency, WorkerMetrics},
+    plugin::{self, Decision},
     rates::{Client, Wait},
     recorder::Observation,
     worker::Worker,
@@ -78,7 +80,7 @@ impl Publishing {
         &mut self,
         cx: &mut Context<'_>,
         worker: &Rc<Worker>,
-        client: Client,
+        publisher: &Publisher,
         mut send: impl FnMut(Message),
     ) {
         loop {
@@ -88,7 +90,7 @@ impl Publishing {
                     events: batch.len(),
                     bytes: batch.iter().map(|(p, _)| p.event.json().len()).sum(),
                 };
-                self.checking = Some(Box::pin(check(Rc::clone(worker), client, batch)));
+                self.checking = Some(Box::pin(check(Rc::clone(worker), publisher.clone(), batch)));
             }
             let Some(Poll::Ready(writing)) = self.checking.as_mut().map(|c| c.as_mut().poll(cx))
             else {
@@ -112,12 +114,24 @@ impl Publishing {
     }
 }
 
+/// Who publishes.
+#[derive(Clone)]
+pub(super) struct Publisher {
+    pub(super) client: Client,
+    /// The same, as plugins see it; none if no plugin wants to.
+    pub(super) who: Option<Rc<plugin::Client>>,
+}
+
 /// What is known about an event of a batch.
 enum Verdict {
     Known,
     WrongSignature,
     /// Its author has written too much lately.
     TooFast(Wait),
+    /// A plugin does not want it, for this reason.
+    Rejected(Cow<'static, str>),
+    /// A plugin does not want it, and its author is not to know.
+    Shadowed,
     /// To be written, as the next element of the batch for the store.
     Write,
     /// To be delivered, as the next of the ephemeral ones.
@@ -127,7 +141,12 @@ enum Verdict {
 /// Checks a batch, hands it to the store and to the workers, and returns what answers it.
 ///
 /// What the store has already costs no signature check.
-async fn check(worker: Rc<Worker>, client: Client, batch: Vec<(Publication, Instant)>) -> Writing {
+async fn check(
+    worker: Rc<Worker>,
+    publisher: Publisher,
+    batch: Vec<(Publication, Instant)>,
+) -> Writing {
+    let client = publisher.client;
     let ids: Vec<_> = batch.iter().map(|(p, _)| p.event.id()).collect();
     let known = match worker.reader.contains(&ids).await {
         Ok(known) => known,
@@ -169,6 +188,9 @@ async fn check(worker: Rc<Worker>, client: Client, batch: Vec<(Publication, Inst
             }
         });
     }
+    if let Some(who) = &publisher.who {
+        ask_plugins(&worker, who, &batch, &mut verdicts).await;
+    }
     let chosen = |wanted: fn(&Verdict) -> bool| {
         batch
             .iter()
@@ -197,14 +219,49 @@ async fn check(worker: Rc<Worker>, client: Client, batch: Vec<(Publication, Inst
             Some(delivered) => delivered.await,
             None => Vec::new(),
         };
-        answers(&worker, client, &batch, &verdicts, &written, &delivered)
+        answers(&worker, &publisher, &batch, &verdicts, &written, &delivered)
     })
+}
+
+/// Has plugins decide about the events that nothing speaks against so far.
+async fn ask_plugins(
+    worker: &Worker,
+    who: &Rc<plugin::Client>,
+    batch: &[(Publication, Instant)],
+    verdicts: &mut [Verdict],
+) {
+    if worker.plugins.hooks.event.is_empty() {
+        return;
+    }
+    let (open, events): (Vec<_>, Vec<_>) = verdicts
+        .iter_mut()
+        .zip(batch)
+        .filter(|(verdict, _)| matches!(verdict, Verdict::Write | Verdict::Deliver))
+        .map(|(verdict, (publication, _))| (verdict, &publication.event))
+        .unzip();
+    let decisions = worker.plugins.decide(who, events.into_iter()).await;
+    for (verdict, decision) in open.into_iter().zip(decisions) {
+        match decision {
+            Decision::Accept => {}
+            Decision::Reject(reason) => *verdict = Verdict::Rejected(reason),
+            Decision::ShadowReject => *verdict = Verdict::Shadowed,
+        }
+    }
+}
+
+/// Tells plugins of an event that was taken.
+fn tell_plugins(worker: &Worker, who: &Rc<plugin::Client>, publication: &Publication) {
+    let (plugins, event) = (&worker.plugins, &publication.event);
+    plugins.tell(&plugins.hooks.stored, &(Rc::clone(who), Arc::clone(event)));
+    if event.kind() == Kind::DELETION || publication.vanish {
+        plugins.tell(&plugins.hooks.deleted, &(Rc::clone(who), Arc::clone(event)));
+    }
 }
 
 /// Makes the OKs of a batch, in its order, and has taken down who is here by it.
 fn answers(
     worker: &Worker,
-    client: Client,
+    publisher: &Publisher,
     batch: &[(Publication, Instant)],
     verdicts: &[Verdict],
     written: &Result<Vec<Outcome>, StoreError>,
@@ -228,6 +285,8 @@ fn answers(
                 Verdict::TooFast(wait) => PublishOutcome::TooFast {
                     wait_seconds: *wait,
                 },
+                Verdict::Rejected(reason) => PublishOutcome::Rejected(reason),
+                Verdict::Shadowed => PublishOutcome::Shadowed,
                 Verdict::Deliver => PublishOutcome::Delivered {
                     // How many listen at other nodes is not known here.
                     listeners: delivered.next().copied().unwrap_or_default().max(elsewhere),
@@ -240,8 +299,14 @@ fn answers(
                     Err(error) => PublishOutcome::Failed(error),
                 },
             };
-            if recording && is_taken(outcome) {
-                seen.push(Observation::of(event, publication.vanish, client.family));
+            if is_taken(outcome) {
+                if recording {
+                    let family = publisher.client.family;
+                    seen.push(Observation::of(event, publication.vanish, family));
+                }
+                if let Some(who) = &publisher.who {
+                    tell_plugins(worker, who, publication);
+                }
             }
             answer(&worker.metrics, event, *at, outcome)
         })
@@ -276,6 +341,8 @@ fn answer(
         PublishOutcome::Delivered { listeners: 0 } => Count::EventsMuted,
         PublishOutcome::Delivered { .. } => Count::EventsDelivered,
         PublishOutcome::TooFast { .. } => Count::EventsTooFast,
+        PublishOutcome::Rejected(_) => Count::EventsRejected,
+        PublishOutcome::Shadowed => Count::EventsShadowed,
         PublishOutcome::Failed(_) => Count::EventsFailed,
     };
     metrics.add(count, 1);

@@ -2,17 +2,22 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use hikyaku_event::Event;
+use hikyaku_event::{Event, PublicKey};
 use hikyaku_relay::{
     Action, ListenerKey, Publication, PublishOutcome, Session, SubscriptionKey, ok, rate_limited,
 };
 use hikyaku_store::Sequence;
 
-use super::{answering::Answering, outbox::Outbox, publishing::Publishing};
+use super::{
+    answering::Answering,
+    deciding::{Asked, Deciding},
+    outbox::Outbox,
+    publishing::{Publisher, Publishing},
+};
 use crate::{
     clock::unix_now,
     metrics::{Count, Level},
-    rates::Client,
+    plugin::QueryDecision,
     recorder::Observation,
     websocket::{CloseCode, Decoder, Incoming},
     worker::{Tick, Worker},
@@ -31,12 +36,14 @@ pub(super) enum Phase {
 
 pub(super) struct State {
     id: u64,
-    client: Client,
+    publisher: Publisher,
     session: Session,
     decoder: Decoder,
     pub(super) outbox: Outbox,
     pub(super) answering: Answering,
     pub(super) publishing: Publishing,
+    /// Queries that plugins decide about.
+    deciding: Deciding,
     /// The subscriptions in the worker's live index.
     listening: Vec<SubscriptionKey>,
     pub(super) phase: Phase,
@@ -53,25 +60,40 @@ pub(super) struct State {
 impl State {
     pub(super) fn new(
         id: u64,
-        client: Client,
+        publisher: Publisher,
         session: Session,
         message_bytes_max: usize,
         now: Tick,
     ) -> Self {
         Self {
             id,
-            client,
+            publisher,
             session,
             decoder: Decoder::new(message_bytes_max),
             outbox: Outbox::default(),
             answering: Answering::default(),
             publishing: Publishing::default(),
+            deciding: Deciding::default(),
             listening: Vec::new(),
             phase: Phase::Open,
             peer_done: false,
             broken: false,
             active: now,
             pinged: false,
+        }
+    }
+
+    /// Tells plugins that the client is there.
+    pub(super) fn announce(&self, worker: &Worker) {
+        if let Some(who) = &self.publisher.who {
+            worker.plugins.tell(&worker.plugins.hooks.connected, who);
+        }
+    }
+
+    /// Tells plugins that the client has gone.
+    pub(super) fn take_leave(&self, worker: &Worker) {
+        if let Some(who) = &self.publisher.who {
+            worker.plugins.tell(&worker.plugins.hooks.disconnected, who);
         }
     }
 
@@ -156,34 +178,32 @@ impl State {
                     key,
                     query,
                     filters,
-                } => {
-                    if self.is_too_fast(worker, key) {
-                        continue;
-                    }
-                    // INVARIANT: listening begins before the snapshot is taken, so every event is
-                    // in the snapshot, comes live, or both; the session drops the doubles.
-                    self.listening.push(key);
-                    worker.live.borrow_mut().insert(self.listener(key), filters);
-                    let cursor = worker.reader.query(query);
-                    self.session.query_started(key, cursor.snapshot());
-                    self.answering.query(key, cursor);
-                }
-                Action::Count { key, query } => {
-                    if self.is_too_fast(worker, key) {
-                        continue;
-                    }
-                    self.answering.count(key, worker.reader.count(query));
-                }
+                } => self.ask(
+                    worker,
+                    Asked {
+                        key,
+                        query,
+                        live: Some(filters),
+                    },
+                ),
+                Action::Count { key, query } => self.ask(
+                    worker,
+                    Asked {
+                        key,
+                        query,
+                        live: None,
+                    },
+                ),
                 Action::Cancel { key } => {
                     if let Some(index) = self.listening.iter().position(|other| *other == key) {
                         self.listening.swap_remove(index);
                         worker.live.borrow_mut().remove(self.listener(key));
                     }
+                    self.deciding.cancel(key);
                     self.answering.cancel(key, &worker.metrics);
                 }
                 Action::Authenticated(key) => {
-                    let family = self.client.family;
-                    worker.observe(vec![Observation::Authenticated(key, family)]);
+                    self.note_key(worker, key);
                     self.enforce_bans(worker);
                 }
                 Action::Disconnect { reason } => self.finish(worker, CloseCode::POLICY, &reason),
@@ -197,9 +217,67 @@ impl State {
     /// Ends the connection if its client is kept out.
     pub(super) fn enforce_bans(&mut self, worker: &Worker) {
         let keys = self.session.reader().keys();
-        if let Some(reason) = worker.ban_of(self.client.address, keys) {
+        if let Some(reason) = worker.ban_of(self.publisher.client.address, keys) {
             self.finish(worker, CloseCode::POLICY, &format!("blocked: {reason}"));
         }
+    }
+
+    /// Takes down that the client has shown to have a key.
+    fn note_key(&mut self, worker: &Worker, key: PublicKey) {
+        let family = self.publisher.client.family;
+        worker.observe(vec![Observation::Authenticated(key, family)]);
+        if let Some(who) = &self.publisher.who {
+            let who = Rc::new(who.with_keys(self.session.reader().keys()));
+            self.publisher.who = Some(Rc::clone(&who));
+            let plugins = &worker.plugins;
+            plugins.tell(&plugins.hooks.authenticated, &(who, key));
+        }
+    }
+
+    /// Takes a query, unless the client asks too much; where plugins have a say, they are asked.
+    fn ask(&mut self, worker: &Worker, asked: Asked) {
+        if self.is_too_fast(worker, asked.key) {
+            return;
+        }
+        match &self.publisher.who {
+            Some(who) if !worker.plugins.hooks.query.is_empty() => {
+                self.deciding.ask(&worker.plugins, who, asked);
+            }
+            _ => self.begin(worker, asked),
+        }
+    }
+
+    /// Begins to answer a query.
+    fn begin(&mut self, worker: &Worker, asked: Asked) {
+        let Asked { key, query, live } = asked;
+        let Some(filters) = live else {
+            return self.answering.count(key, worker.reader.count(query));
+        };
+        // INVARIANT: listening begins before the snapshot is taken, so every event is in the
+        // snapshot, comes live, or both; the session drops the doubles.
+        self.listening.push(key);
+        worker.live.borrow_mut().insert(self.listener(key), filters);
+        let cursor = worker.reader.query(query);
+        self.session.query_started(key, cursor.snapshot());
+        self.answering.query(key, cursor);
+    }
+
+    /// Goes on with the queries that plugins have decided about.
+    pub(super) fn decide(&mut self, worker: &Worker, cx: &mut std::task::Context<'_>) {
+        while let Some((asked, decision)) = self.deciding.next(cx) {
+            match decision {
+                QueryDecision::Accept => self.begin(worker, asked),
+                QueryDecision::Narrow(filters) => self.begin(worker, asked.narrowed(filters)),
+                QueryDecision::Refuse(reason) => self.refuse(worker, asked.key, &reason),
+            }
+        }
+    }
+
+    fn refuse(&mut self, worker: &Worker, key: SubscriptionKey, reason: &str) {
+        worker.metrics.add(Count::QueriesRefused, 1);
+        let mut actions = Vec::new();
+        self.session.query_refused(key, reason, &mut actions);
+        self.perform(worker, &mut actions);
     }
 
     /// Takes an event to publish, unless its author is kept out, or the client sends too many.
@@ -212,7 +290,7 @@ impl State {
             self.outbox.message(ok(&publication.event.id(), outcome));
             return;
         }
-        match worker.shared.rates.event_from(self.client) {
+        match worker.shared.rates.event_from(self.publisher.client) {
             Ok(()) => self.publishing.push(publication),
             Err(wait_seconds) => {
                 worker.metrics.add(Count::EventsTooFast, 1);
@@ -224,7 +302,7 @@ impl State {
 
     /// Refuses a query if the client asks too much.
     fn is_too_fast(&mut self, worker: &Worker, key: SubscriptionKey) -> bool {
-        let Err(wait_seconds) = worker.shared.rates.query_from(self.client) else {
+        let Err(wait_seconds) = worker.shared.rates.query_from(self.publisher.client) else {
             return false;
         };
         worker.metrics.add(Count::QueriesTooFast, 1);
@@ -265,7 +343,7 @@ impl State {
     /// Goes on with what was published, and sends the OKs that are due.
     pub(super) fn publish(&mut self, worker: &Rc<Worker>, cx: &mut std::task::Context<'_>) {
         let (outbox, deaf) = (&mut self.outbox, self.broken);
-        self.publishing.poll(cx, worker, self.client, |ok| {
+        self.publishing.poll(cx, worker, &self.publisher, |ok| {
             if !deaf {
                 outbox.message(ok);
             }
@@ -313,6 +391,7 @@ impl State {
         self.phase = Phase::Finishing(code, reason.into());
         self.active = worker.now();
         self.answering.cancel_all(&worker.metrics);
+        self.deciding = Deciding::default();
         let mut live = worker.live.borrow_mut();
         for key in std::mem::take(&mut self.listening) {
             live.remove(self.listener(key));

@@ -18,11 +18,13 @@ use tokio::{
 
 use super::{
     answering::Answering,
+    publishing::Publisher,
     state::{Phase, State},
 };
 use crate::{
     address::AddressPermit,
     metrics::Count,
+    plugin,
     rates::Client,
     websocket::CloseCode,
     worker::{ConnectionPermit, Worker},
@@ -53,6 +55,7 @@ impl Connection {
         worker: &Worker,
         id: u64,
         client: Client,
+        who: Option<Rc<plugin::Client>>,
         session: Session,
         stream: TcpStream,
         permits: (ConnectionPermit, Option<AddressPermit>),
@@ -60,7 +63,13 @@ impl Connection {
         let message_bytes_max = worker.shared.config.limits.message_bytes_max;
         Self {
             inner: RefCell::new(Inner {
-                state: State::new(id, client, session, message_bytes_max, worker.now()),
+                state: State::new(
+                    id,
+                    Publisher { client, who },
+                    session,
+                    message_bytes_max,
+                    worker.now(),
+                ),
                 stream,
                 waker: None,
                 full: false,
@@ -74,6 +83,7 @@ impl Connection {
     pub(crate) async fn run(&self, worker: &Rc<Worker>, mut received: Vec<u8>) {
         {
             let state = &mut self.inner.borrow_mut().state;
+            state.announce(worker);
             state.open(worker);
             if !received.is_empty() {
                 state.receive(worker, &mut received);
@@ -129,7 +139,9 @@ impl Connection {
 
     /// Frees what the worker holds for the connection, however it ended.
     pub(crate) fn abandon(&self, worker: &Worker) {
-        self.inner.borrow_mut().state.break_off(worker);
+        let state = &mut self.inner.borrow_mut().state;
+        state.break_off(worker);
+        state.take_leave(worker);
     }
 }
 
@@ -150,6 +162,7 @@ impl Inner {
         }
         let wanted_input = self.state.wants_input(worker);
         let mut again = wanted_input && self.read(worker, cx);
+        self.state.decide(worker, cx);
         self.state.publish(worker, cx);
         again |= self.state.answer(worker, cx);
         self.state.settle(worker);

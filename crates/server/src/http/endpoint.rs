@@ -1,16 +1,31 @@
 //! One connection while it speaks HTTP.
 
-use std::{cell::Cell, convert::Infallible, future::ready, net::IpAddr, sync::Arc};
+use std::{
+    cell::Cell,
+    convert::Infallible,
+    net::IpAddr,
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+};
 
-use http::{Request, StatusCode};
+use http::{HeaderMap, StatusCode};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
 
-use super::site::{Answer, Site, text};
+use super::{
+    IntoResponse, Problem, Request, Response,
+    paced::Paced,
+    route::Found,
+    site::{Answer, Site, text},
+};
 use crate::{
     ServerConfig,
     address::{AddressCounts, AddressPermit, forwarded_client},
+    plugin::{Call, CallFailure},
+    worker::Worker,
 };
 
 /// Bytes of a request's head. hyper takes no less than 8 kB.
@@ -30,77 +45,171 @@ pub(crate) struct Upgraded {
     pub(crate) permit: Option<AddressPermit>,
 }
 
-/// Speaks HTTP until the client upgrades (or goes away, or takes too long: `None`).
+/// Speaks HTTP until the client upgrades (or goes away, or does nothing for too long: `None`).
 pub(crate) async fn serve(
+    worker: &Rc<Worker>,
     stream: TcpStream,
     peer: IpAddr,
     permit: Option<AddressPermit>,
-    site: &Site,
-    counts: &Arc<AddressCounts>,
-    config: &ServerConfig,
 ) -> Option<Upgraded> {
-    let permit = Cell::new(permit);
-    let upgraded = Cell::new(None);
-    let service = service_fn(|request: Request<Incoming>| {
-        let response = match site.answer(&request) {
-            Answer::Respond(response) => response,
-            Answer::Upgrade(response) => match admit(&request, peer, &permit, counts, config) {
-                Some(client) => {
-                    upgraded.set(Some(client));
-                    response
-                }
-                None => text(
-                    StatusCode::TOO_MANY_REQUESTS,
-                    "too many connections from your address\n",
-                ),
-            },
-        };
-        ready(Ok::<_, Infallible>(response))
-    });
-    let connection = http1::Builder::new()
+    let config = &worker.shared.config;
+    let endpoint = Endpoint {
+        worker,
+        peer,
+        behind_proxy: config
+            .trusted_proxies
+            .iter()
+            .any(|range| range.contains(peer)),
+        permit: Cell::new(permit),
+        upgraded: Cell::new(None),
+    };
+    let progress = Cell::new(worker.now());
+    let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(config.header_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(TokioIo::new(stream), service)
-        .without_shutdown();
-    let parts = tokio::time::timeout(config.http_timeout, connection)
-        .await
-        .ok()?
+        .serve_connection(
+            TokioIo::new(Paced::new(stream, worker, &progress)),
+            service_fn(|request| endpoint.answer(request)),
+        );
+    let mut draining = worker.phase();
+    let mut told = false;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
+            () = draining.begin_to_drain(), if !told => {
+                told = true;
+                Pin::new(&mut connection).graceful_shutdown();
+            }
+            () = worker.silence_of(&progress, config.http_timeout) => {
+                tracing::debug!(%peer, "http connection closed: nothing moves");
+                return None;
+            }
+        }
+    };
+    ended
         .inspect_err(|error| tracing::debug!(%peer, %error, "http connection failed"))
         .ok()?;
+    let parts = connection.into_parts();
     Some(Upgraded {
-        client: upgraded.get()?,
-        stream: parts.io.into_inner(),
+        client: endpoint.upgraded.get()?,
+        stream: parts.io.into_inner().into_inner(),
         received: parts.read_buf.to_vec(),
-        permit: permit.take(),
+        permit: endpoint.permit.take(),
     })
 }
 
-/// Finds out who the client is, and counts its connection. Where the peer itself is the client it
-/// has been counted before it said anything.
-fn admit<B>(
-    request: &Request<B>,
+/// What answers the requests of one connection.
+struct Endpoint<'a> {
+    worker: &'a Rc<Worker>,
     peer: IpAddr,
-    permit: &Cell<Option<AddressPermit>>,
-    counts: &Arc<AddressCounts>,
-    config: &ServerConfig,
-) -> Option<IpAddr> {
-    if !config
-        .trusted_proxies
-        .iter()
-        .any(|range| range.contains(peer))
-    {
-        return Some(peer);
+    /// The peer speaks for others.
+    behind_proxy: bool,
+    permit: Cell<Option<AddressPermit>>,
+    /// The client that has become a WebSocket.
+    upgraded: Cell<Option<IpAddr>>,
+}
+
+impl Endpoint<'_> {
+    fn answer(&self, request: http::Request<Incoming>) -> Answering {
+        let shared = &self.worker.shared;
+        let path = request.uri().path();
+        if shared.routes.is_empty() || path == "/" && Site::claims(&request) {
+            return self.answer_for_the_relay(&request);
+        }
+        match shared.routes.find(request.method(), path) {
+            Found::Nothing => self.answer_for_the_relay(&request),
+            Found::Answer(response) => Answering::Now(Some(response)),
+            Found::Handler(handler, parameters) => {
+                let Some((id, handler)) = self.worker.plugins.hooks.routes.get(handler) else {
+                    return self.answer_for_the_relay(&request);
+                };
+                let client = self.client(request.headers());
+                let max = shared.config.body_bytes_max;
+                let request = Request::new(request, parameters, client, max);
+                let called = self.worker.plugins.caller.call(*id, handler(request));
+                Answering::Called(called)
+            }
+        }
     }
-    let forwarded = request.headers().get_all("x-forwarded-for");
-    let client = forwarded_client(
-        peer,
-        &config.trusted_proxies,
-        forwarded
-            .iter()
-            .map(|value| value.to_str().unwrap_or_default()),
-    );
-    permit.set(Some(counts.enter(client)?));
-    Some(client)
+
+    fn answer_for_the_relay(&self, request: &http::Request<Incoming>) -> Answering {
+        let shared = &self.worker.shared;
+        Answering::Now(Some(match shared.site.answer(request) {
+            Answer::Respond(response) => response,
+            Answer::Upgrade(response) => {
+                let client = self.client(request.headers());
+                if self.admit(client, &shared.addresses) {
+                    self.upgraded.set(Some(client));
+                    response
+                } else {
+                    text(
+                        StatusCode::TOO_MANY_REQUESTS,
+                        "too many connections from your address\n",
+                    )
+                }
+            }
+        }))
+    }
+
+    /// Finds out who the client is.
+    fn client(&self, headers: &HeaderMap) -> IpAddr {
+        if !self.behind_proxy {
+            return self.peer;
+        }
+        let config: &ServerConfig = &self.worker.shared.config;
+        let forwarded = headers.get_all("x-forwarded-for");
+        forwarded_client(
+            self.peer,
+            &config.trusted_proxies,
+            forwarded
+                .iter()
+                .map(|value| value.to_str().unwrap_or_default()),
+        )
+    }
+
+    /// Counts a client's connection. Where the peer itself is the client it has been counted before
+    /// it said anything.
+    fn admit(&self, client: IpAddr, counts: &Arc<AddressCounts>) -> bool {
+        if !self.behind_proxy {
+            return true;
+        }
+        let permit = counts.enter(client);
+        let admitted = permit.is_some();
+        self.permit.set(permit);
+        admitted
+    }
+}
+
+/// An answer that is there, or under way.
+enum Answering {
+    Now(Option<Response>),
+    Called(Call<Response>),
+}
+
+impl Future for Answering {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        match &mut *self {
+            Self::Now(response) => Poll::Ready(Ok(response.take().unwrap_or_default())),
+            Self::Called(call) => Pin::new(call).poll(cx).map(|answer| {
+                Ok(answer.unwrap_or_else(|failure| {
+                    let (status, detail) = match failure {
+                        CallFailure::Panicked => (
+                            StatusCode::INTERNAL_SERVER_ERROR,
+                            "the server has failed; its operator can read why",
+                        ),
+                        CallFailure::TooSlow => (
+                            StatusCode::SERVICE_UNAVAILABLE,
+                            "the answer took too long, try again later",
+                        ),
+                    };
+                    Problem::new(status, detail).into_response()
+                }))
+            }),
+        }
+    }
 }

@@ -1,9 +1,24 @@
-//! HTTP on the relay's one endpoint: the WebSocket upgrade, the information document (NIP-11), and
-//! a page for browsers.
+//! HTTP: the relay's own endpoint (the WebSocket upgrade, the information document of NIP-11, a page
+//! for browsers), and the routes of plugins.
 
+mod body;
 mod endpoint;
+mod mount;
+mod paced;
 mod page;
+mod problem;
+mod request;
+mod response;
+mod route;
 mod site;
 
+pub use body::{Body, BodyError};
 pub(crate) use endpoint::serve;
+pub(crate) use mount::call_service;
+pub use mount::{ClientAddress, Service};
+pub use problem::Problem;
+pub use request::Request;
+pub use response::{Html, IntoResponse, Json, Response};
+pub(crate) use route::RouteTable;
+pub use route::{Route, delete, get, patch, post, put};
 pub(crate) use site::Site;

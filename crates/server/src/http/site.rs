@@ -6,12 +6,14 @@ use bytes::Bytes;
 use hikyaku_members::Members;
 use hikyaku_relay::RelayInformation;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Version,
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Version,
     header::{self, HeaderName},
 };
-use http_body_util::Full;
 
-use super::page::{self, Figures};
+use super::{
+    Body, Response,
+    page::{self, Figures},
+};
 use crate::{recorder::seen_today, websocket::accept_key};
 
 /// Everything there is to be served, shared by all.
@@ -26,19 +28,20 @@ pub(crate) struct Site {
 /// The answer to a request.
 pub(super) enum Answer {
     /// Send this.
-    Respond(Response<Full<Bytes>>),
+    Respond(Response),
     /// Send this, and the connection is a WebSocket.
-    Upgrade(Response<Full<Bytes>>),
+    Upgrade(Response),
 }
 
 impl Site {
     pub(crate) fn new(
         information: &RelayInformation,
+        document: String,
         public_url: Option<String>,
         members: Option<Arc<Members>>,
     ) -> Self {
         Self {
-            document: information.to_json().into(),
+            document: document.into(),
             information: information.clone(),
             public_url,
             members,
@@ -54,9 +57,19 @@ impl Site {
         page::render(&self.information, self.public_url.as_deref(), figures).into()
     }
 
+    /// Tells whether a request to `/` is the relay's in any case: others may answer the rest.
+    pub(super) fn claims<B>(request: &Request<B>) -> bool {
+        *request.method() == Method::OPTIONS
+            || has_token(request.headers(), &header::UPGRADE, "websocket")
+            || wants_information(request.headers())
+    }
+
     pub(super) fn answer<B>(&self, request: &Request<B>) -> Answer {
         if request.uri().path() != "/" {
-            return Answer::Respond(text(StatusCode::NOT_FOUND, "there is only /\n"));
+            return Answer::Respond(text(
+                StatusCode::NOT_FOUND,
+                "there is nothing at this path\n",
+            ));
         }
         if has_token(request.headers(), &header::UPGRADE, "websocket") {
             return upgrade(request);
@@ -113,7 +126,7 @@ fn upgrade<B>(request: &Request<B>) -> Answer {
         let refusal = text(StatusCode::BAD_REQUEST, "not a WebSocket handshake\n");
         return Answer::Respond(refusal);
     };
-    let mut response = Response::new(Full::default());
+    let mut response = Response::new(Body::default());
     *response.status_mut() = StatusCode::SWITCHING_PROTOCOLS;
     response.headers_mut().extend([
         (header::UPGRADE, HeaderValue::from_static("websocket")),
@@ -143,7 +156,7 @@ fn wants_information(headers: &HeaderMap) -> bool {
         .any(|media| media.trim().eq_ignore_ascii_case("application/nostr+json"))
 }
 
-pub(super) fn text(status: StatusCode, body: &'static str) -> Response<Full<Bytes>> {
+pub(super) fn text(status: StatusCode, body: &'static str) -> Response {
     respond(
         status,
         "text/plain; charset=utf-8",
@@ -152,8 +165,8 @@ pub(super) fn text(status: StatusCode, body: &'static str) -> Response<Full<Byte
 }
 
 /// Makes a response that pages of any origin may read, as NIP-11 demands.
-fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Full<Bytes>> {
-    let mut response = Response::new(Full::new(body));
+fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Response {
+    let mut response = Response::new(Body::from(body));
     *response.status_mut() = status;
     response.headers_mut().extend(
         [

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use super::{Count, Latency, Level, WorkerMetrics, cells::Description, histogram::Totals};
+use super::{
+    Count, Counters, Latency, Level, WorkerMetrics, cells::Description, handlers, histogram::Totals,
+};
+use crate::plugin::HandlerBook;
 
 /// A figure that somebody else keeps, a store say.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +30,7 @@ pub type Gauges = Arc<dyn Fn() -> Vec<Gauge> + Send + Sync>;
 pub struct Metrics {
     workers: Arc<[Arc<WorkerMetrics>]>,
     gauges: Option<Gauges>,
+    plugins: Option<(Arc<HandlerBook>, Arc<Counters>)>,
 }
 
 impl fmt::Debug for Metrics {
@@ -42,6 +46,15 @@ impl Metrics {
         Self {
             workers: (0..workers).map(|_| Arc::default()).collect(),
             gauges,
+            plugins: None,
+        }
+    }
+
+    /// Shows what plugins and their handlers do, too.
+    pub(crate) fn of_plugins(self, handlers: Arc<HandlerBook>, counters: Arc<Counters>) -> Self {
+        Self {
+            plugins: Some((handlers, counters)),
+            ..self
         }
     }
 
@@ -66,6 +79,13 @@ impl Metrics {
                 }
             }
             histogram(&mut text, description, &totals);
+        }
+        if let Some((handlers, counters)) = &self.plugins {
+            handlers::write(&mut text, handlers);
+            for (name, help, value) in counters.read() {
+                header(&mut text, name, help, "counter");
+                line(&mut text, format_args!("{name} {value}"));
+            }
         }
         for gauge in self.gauges.as_ref().map(|ask| ask()).unwrap_or_default() {
             header(&mut text, gauge.name, gauge.help, "gauge");
@@ -138,13 +158,13 @@ fn histogram(text: &mut String, description: &Description, totals: &Totals) {
     line(text, format_args!("{name}_count {count}"));
 }
 
-fn header(text: &mut String, name: &str, help: &str, kind: &str) {
+pub(super) fn header(text: &mut String, name: &str, help: &str, kind: &str) {
     // Writing to a string can't fail.
     let _ = writeln!(text, "# HELP {PREFIX}{name} {help}");
     let _ = writeln!(text, "# TYPE {PREFIX}{name} {kind}");
 }
 
-fn line(text: &mut String, content: fmt::Arguments<'_>) {
+pub(super) fn line(text: &mut String, content: fmt::Arguments<'_>) {
     let _ = writeln!(text, "{PREFIX}{content}");
 }
 

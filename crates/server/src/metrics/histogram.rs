@@ -12,7 +12,7 @@ const BUCKETS: usize = DOUBLINGS * 4;
 
 /// Durations, counted by bucket. Written by one thread, read by any.
 #[derive(Debug)]
-pub(super) struct Histogram {
+pub(crate) struct Histogram {
     buckets: [AtomicU64; BUCKETS],
     sum_us: AtomicU64,
 }
@@ -27,7 +27,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    pub(super) fn record(&self, duration: Duration) {
+    pub(crate) fn record(&self, duration: Duration) {
         let us = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         let last = BUCKETS - 1;
         if let Some(bucket) = self.buckets.get(bucket_of(us).min(last)) {
@@ -78,6 +78,14 @@ impl Totals {
 
     pub(super) fn count(&self) -> u64 {
         self.buckets.iter().sum()
+    }
+
+    /// Returns the upper bound, in seconds, of the bucket that this share of the durations ends in.
+    pub(super) fn quantile_seconds(&self, share: f64) -> f64 {
+        let wanted = share * self.count() as f64;
+        self.cumulative()
+            .find(|(_, below)| *below as f64 >= wanted)
+            .map_or(f64::INFINITY, |(bound, _)| bound)
     }
 
     pub(super) fn sum_seconds(&self) -> f64 {

@@ -11,10 +11,14 @@
 mod client;
 mod connections;
 mod gated_store;
+mod handlers;
+mod hooks;
 mod http;
 mod members;
+mod plugins;
 mod publishing;
 mod relay;
+mod routes;
 mod shutdown;
 mod slow_readers;
 mod subscriptions;

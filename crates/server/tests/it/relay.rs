@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, thread::JoinHandle};
 
-use hikyaku_server::{Metrics, Server, ServerConfig, ServerError};
+use hikyaku_server::{Metrics, PluginList, Server, ServerConfig, ServerError};
 use hikyaku_store::{EventStore, testing::NaiveStore};
 use tokio::sync::oneshot;
 
@@ -27,7 +27,11 @@ impl Relay {
     }
 
     pub(crate) fn with(config: ServerConfig, store: Arc<dyn EventStore>) -> Self {
-        let server = Server::bind(config, store).unwrap();
+        Self::serve(Server::new(config, store))
+    }
+
+    pub(crate) fn serve<P: PluginList>(server: Server<P>) -> Self {
+        let server = server.bind().unwrap();
         let address = server.address();
         let metrics_address = server.metrics_address();
         let metrics = server.metrics();

@@ -54,7 +54,7 @@ fn a_port_in_use_is_refused() {
     let relay = Relay::start();
     let mut config = config();
     config.listen = relay.address;
-    let refused = Server::bind(config, Arc::new(NaiveStore::new()));
+    let refused = Server::new(config, Arc::new(NaiveStore::new())).bind();
     assert!(
         matches!(refused, Err(ServerError::Listen { .. })),
         "{refused:?}"
@@ -65,7 +65,7 @@ fn a_port_in_use_is_refused() {
 fn a_public_address_must_be_one() {
     let mut config = config();
     config.public_url = Some("https://example.com".into());
-    let refused = Server::bind(config, Arc::new(NaiveStore::new()));
+    let refused = Server::new(config, Arc::new(NaiveStore::new())).bind();
     assert!(
         matches!(refused, Err(ServerError::PublicUrl(_))),
         "{refused:?}"

@@ -83,6 +83,13 @@ impl Wire {
         String::from_utf8(head).unwrap()
     }
 
+    /// Reads so many bytes.
+    pub(crate) async fn receive_exactly(&mut self, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        patiently(self.stream.read_exact(&mut bytes)).await.unwrap();
+        bytes
+    }
+
     /// Receives a frame: its first byte and its payload; `None` at the end of the connection.
     pub(crate) async fn receive(&mut self) -> Option<(u8, Vec<u8>)> {
         let first = patiently(self.stream.read_u8()).await.ok()?;

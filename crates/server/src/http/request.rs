@@ -1,0 +1,144 @@
+//! A request, as a handler sees it.
+
+use std::{any::type_name, fmt, net::IpAddr, str::FromStr};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use serde::de::DeserializeOwned;
+
+use super::Problem;
+
+/// A request to one of the routes. Its body is read when it is asked for.
+pub struct Request {
+    parts: Parts,
+    body: Incoming,
+    parameters: Parameters,
+    client: IpAddr,
+    body_bytes_max: usize,
+}
+
+/// What stands in the path where the route has `{names}`, decoded.
+pub(crate) type Parameters = Vec<(String, String)>;
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", &self.parts.method)
+            .field("uri", &self.parts.uri)
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Request {
+    pub(crate) fn new(
+        request: http::Request<Incoming>,
+        parameters: Parameters,
+        client: IpAddr,
+        body_bytes_max: usize,
+    ) -> Self {
+        let (parts, body) = request.into_parts();
+        Self {
+            parts,
+            body,
+            parameters,
+            client,
+            body_bytes_max,
+        }
+    }
+
+    /// Returns the method.
+    pub fn method(&self) -> &Method {
+        &self.parts.method
+    }
+
+    /// Returns the address, as the client wrote it.
+    pub fn uri(&self) -> &Uri {
+        &self.parts.uri
+    }
+
+    /// Returns the headers.
+    pub fn headers(&self) -> &HeaderMap {
+        &self.parts.headers
+    }
+
+    /// Returns the client's address; behind a trusted proxy, the one that the proxy speaks for.
+    pub fn client_address(&self) -> IpAddr {
+        self.client
+    }
+
+    /// Returns what stands in the path at the route's `{name}`, as a `T`. What is no `T` is refused
+    /// (400), and so is a name that the route has not: that is the handler's mistake.
+    pub fn param<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
+        let value = self
+            .parameters
+            .iter()
+            .find(|(known, _)| known == name)
+            .map(|(_, value)| value)
+            .ok_or_else(|| Problem::bad_request(format!("the path has no parameter `{name}`")))?;
+        value.parse().map_err(|error| {
+            Problem::bad_request(format!("`{value}` in the path is no {name}: {error}"))
+        })
+    }
+
+    /// Returns the parameters behind the `?`, as a `T`. What is no `T` is refused (400).
+    pub fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let query = self.parts.uri.query().unwrap_or_default();
+        serde_html_form::from_str(query).map_err(|error| {
+            Problem::bad_request(format!("the parameters behind the `?` are wrong: {error}"))
+        })
+    }
+
+    /// Reads the body, as JSON of a `T`. Refused are another content type (415), too many bytes
+    /// (413), and what is no `T` (400), with where and why.
+    pub async fn json<T: DeserializeOwned>(self) -> Result<T, Problem> {
+        let content_type = self.parts.headers.get(header::CONTENT_TYPE);
+        let is_json = content_type
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split(';').next())
+            .map(|value| value.trim().to_ascii_lowercase())
+            .is_some_and(|value| {
+                value == "application/json"
+                    || value.starts_with("application/") && value.ends_with("+json")
+            });
+        if !is_json {
+            return Err(Problem::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "the body must be JSON, and say so: `content-type: application/json`",
+            ));
+        }
+        let body = self.bytes().await?;
+        serde_json::from_slice(&body).map_err(|error| {
+            let wanted = type_name::<T>().rsplit("::").next().unwrap_or_default();
+            Problem::bad_request(format!("the body is no JSON of a {wanted}: {error}"))
+        })
+    }
+
+    /// Reads the body. One with more bytes than the server allows is refused (413).
+    pub async fn bytes(self) -> Result<Bytes, Problem> {
+        let max = self.body_bytes_max;
+        let too_large = move || {
+            Problem::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                format!("the body has more than {max} bytes"),
+            )
+        };
+        // What says that it is too large need not be read.
+        let announced = http_body::Body::size_hint(&self.body).lower();
+        if announced > max as u64 {
+            return Err(too_large());
+        }
+        match Limited::new(self.body, max).collect().await {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+            Err(_) => Err(Problem::bad_request("the body has broken off")),
+        }
+    }
+
+    /// Gives the request to whoever wants to read it by themselves.
+    pub fn into_inner(self) -> http::Request<Incoming> {
+        http::Request::from_parts(self.parts, self.body)
+    }
+}

@@ -1,0 +1,208 @@
+//! One call of a handler: watched, timed, bounded, and its panics caught.
+
+use std::{
+    any::Any,
+    cell::Cell,
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use hikyaku_store::LocalFuture;
+use tokio::time::Sleep;
+use tracing::Span;
+
+use super::book::{HandlerBook, HandlerId, WorkerPage, count};
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallFailure {
+    Panicked,
+    TooSlow,
+}
+
+/// One worker's way to call handlers.
+pub(crate) struct Caller {
+    book: Arc<HandlerBook>,
+    worker: usize,
+    /// How often handlers have been entered, from 1.
+    entered: Cell<u64>,
+    spans: Box<[Span]>,
+    time_max: Duration,
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller")
+            .field("worker", &self.worker)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Caller {
+    pub(crate) fn new(book: Arc<HandlerBook>, worker: usize, time_max: Duration) -> Rc<Self> {
+        let span = |name: &super::book::HandlerName| tracing::info_span!("plugin", name = name.plugin, handler = %name.task);
+        Rc::new(Self {
+            spans: book.names.iter().map(span).collect(),
+            book,
+            worker,
+            entered: Cell::new(1),
+            time_max,
+        })
+    }
+
+    /// Returns the worker's place among all, from 0.
+    pub(crate) fn worker(&self) -> usize {
+        self.worker
+    }
+
+    /// Calls a handler whose future this is, for no longer than handlers may take.
+    pub(crate) fn call<T>(
+        self: &Rc<Self>,
+        handler: HandlerId,
+        future: LocalFuture<'static, T>,
+    ) -> Call<T> {
+        self.call_for(handler, future, Some(self.time_max))
+    }
+
+    /// Calls a handler that may take as long as it likes.
+    pub(crate) fn call_without_limit<T>(
+        self: &Rc<Self>,
+        handler: HandlerId,
+        future: LocalFuture<'static, T>,
+    ) -> Call<T> {
+        self.call_for(handler, future, None)
+    }
+
+    fn call_for<T>(
+        self: &Rc<Self>,
+        handler: HandlerId,
+        future: LocalFuture<'static, T>,
+        time_max: Option<Duration>,
+    ) -> Call<T> {
+        Call {
+            caller: Rc::clone(self),
+            handler,
+            future,
+            started: Instant::now(),
+            time_max,
+            deadline: None,
+        }
+    }
+
+    /// Notes that a call was not made, for too many were under way.
+    pub(crate) fn note_dropped(&self, handler: HandlerId) {
+        if let Some(cells) = self.page().and_then(|page| page.cells(handler)) {
+            count(&cells.dropped);
+        }
+    }
+
+    fn page(&self) -> Option<&WorkerPage> {
+        self.book.workers.get(self.worker)
+    }
+
+    /// Runs a part of a handler under the watchdog's eyes. `Err` with what it panicked with.
+    fn watched<T>(
+        &self,
+        handler: HandlerId,
+        part: impl FnOnce() -> T,
+    ) -> Result<T, Box<dyn Any + Send>> {
+        let Some(page) = self.page() else {
+            return Ok(part());
+        };
+        let times = self.entered.get();
+        self.entered.set(times + 1);
+        page.enter(handler, times);
+        self.book.stir();
+        let span = self.spans.get(usize::from(handler.0)).map(Span::enter);
+        // What a panic leaves behind is the plugin's own: nothing of ours is in between.
+        let result = catch_unwind(AssertUnwindSafe(part));
+        drop(span);
+        page.leave();
+        result
+    }
+
+    fn note_failure(&self, handler: HandlerId, failure: CallFailure, panic: Option<&str>) {
+        let Some(name) = self.book.names.get(usize::from(handler.0)) else {
+            return;
+        };
+        let cells = self.page().and_then(|page| page.cells(handler));
+        match failure {
+            CallFailure::Panicked => {
+                cells.inspect(|cells| count(&cells.panics));
+                let panic = panic.unwrap_or("something that is no text");
+                tracing::error!(plugin = name.plugin, handler = %name.task, panic, "handler panicked");
+            }
+            CallFailure::TooSlow => {
+                cells.inspect(|cells| count(&cells.timeouts));
+                let seconds = self.time_max.as_secs_f64();
+                tracing::error!(plugin = name.plugin, handler = %name.task, seconds, "handler given up: it took too long");
+            }
+        }
+    }
+
+    fn note_end(&self, handler: HandlerId, started: Instant) {
+        if let Some(cells) = self.page().and_then(|page| page.cells(handler)) {
+            cells.seconds.record(started.elapsed());
+        }
+    }
+}
+
+/// One call under way.
+pub(crate) struct Call<T> {
+    caller: Rc<Caller>,
+    handler: HandlerId,
+    future: LocalFuture<'static, T>,
+    started: Instant,
+    time_max: Option<Duration>,
+    /// When it is given up; set when it first has to wait.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<T> Future for Call<T> {
+    type Output = Result<T, CallFailure>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let future = &mut this.future;
+        let failure = match this
+            .caller
+            .watched(this.handler, || future.as_mut().poll(cx))
+        {
+            Ok(Poll::Ready(answer)) => {
+                this.caller.note_end(this.handler, this.started);
+                return Poll::Ready(Ok(answer));
+            }
+            Ok(Poll::Pending) => {
+                let Some(time_max) = this.time_max else {
+                    return Poll::Pending;
+                };
+                let deadline = this.deadline.get_or_insert_with(|| {
+                    let deadline = tokio::time::Instant::from_std(this.started) + time_max;
+                    Box::pin(tokio::time::sleep_until(deadline))
+                });
+                if deadline.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                this.caller
+                    .note_failure(this.handler, CallFailure::TooSlow, None);
+                CallFailure::TooSlow
+            }
+            Err(panic) => {
+                let text = panic
+                    .downcast_ref::<&str>()
+                    .copied()
+                    .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                this.caller
+                    .note_failure(this.handler, CallFailure::Panicked, text);
+                CallFailure::Panicked
+            }
+        };
+        this.caller.note_end(this.handler, this.started);
+        Poll::Ready(Err(failure))
+    }
+}

@@ -1,0 +1,106 @@
+//! What a plugin's factory is given: which worker it is on, and what there is to share.
+
+use std::{
+    fmt,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
+
+use hikyaku_members::Members;
+use hikyaku_store::EventStore;
+
+use crate::metrics::Counters;
+
+/// One worker, as its plugins see it: a thread with a loop of its own. Whatever is made on it stays
+/// on it.
+#[derive(Clone)]
+pub struct Worker {
+    inner: Rc<Inner>,
+}
+
+struct Inner {
+    index: usize,
+    count: usize,
+    store: Arc<dyn EventStore>,
+    members: Option<Arc<Members>>,
+    counters: Arc<Counters>,
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker")
+            .field("index", &self.inner.index)
+            .field("count", &self.inner.count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Worker {
+    pub(crate) fn new(
+        index: usize,
+        count: usize,
+        store: Arc<dyn EventStore>,
+        members: Option<Arc<Members>>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let inner = Inner {
+            index,
+            count,
+            store,
+            members,
+            counters,
+        };
+        Self {
+            inner: Rc::new(inner),
+        }
+    }
+
+    /// Returns its place among the workers, from 0.
+    pub fn index(&self) -> usize {
+        self.inner.index
+    }
+
+    /// Returns how many workers the server has.
+    pub fn count(&self) -> usize {
+        self.inner.count
+    }
+
+    /// Returns this worker's share of a budget of the whole server (connections, bytes). The shares
+    /// of all workers add up to the budget; one that is less than the number of workers leaves some
+    /// of them without.
+    pub fn share_of(&self, budget: usize) -> usize {
+        let (each, rest) = (budget / self.count(), budget % self.count());
+        each + usize::from(self.index() < rest)
+    }
+
+    /// Returns the store of the relay's events.
+    pub fn store(&self) -> &Arc<dyn EventStore> {
+        &self.inner.store
+    }
+
+    /// Returns what is known about the relay's members, where that is kept.
+    pub fn members(&self) -> Option<&Arc<Members>> {
+        self.inner.members.as_ref()
+    }
+
+    /// Makes a figure of the plugin's own among the server's metrics; all workers' are added up.
+    /// `name` is written after `hikyaku_`: lower-case letters, digits and underscores, `_total` at
+    /// the end. The same name is the same figure.
+    pub fn counter(&self, name: &'static str, help: &'static str) -> Counter {
+        Counter(self.inner.counters.register(name, help))
+    }
+}
+
+/// A figure that only grows.
+#[derive(Debug, Clone)]
+pub struct Counter(Arc<AtomicU64>);
+
+impl Counter {
+    /// Adds to it.
+    pub fn add(&self, by: u64) {
+        self.0.fetch_add(by, Relaxed);
+    }
+}

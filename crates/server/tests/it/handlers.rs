@@ -1,0 +1,242 @@
+//! Handlers that fail, dawdle, block, or are left alone: they hurt one request, and are named.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
+use hikyaku_event::{Event, Filter, PublicKey, testing::Author};
+use hikyaku_server::{Client, NoPlugins, QueryVerdict, Request, Server, Verdict, With, get};
+use hikyaku_store::testing::NaiveStore;
+use serde_json::json;
+use tokio::sync::{Notify, oneshot};
+
+use crate::{
+    client::{Client as NostrClient, note, patiently},
+    relay::{Relay, config},
+    routes::{ask, receive, request},
+    wire::Wire,
+};
+
+struct Careless;
+
+fn server() -> Server<With<Careless, NoPlugins>> {
+    Server::new(config(), Arc::new(NaiveStore::new())).plugin(async |_| Ok(Careless))
+}
+
+fn figure(relay: &Relay, name: &str, handler: &str) -> f64 {
+    relay.figure(&format!(
+        "hikyaku_handler_{name}_total{{plugin=\"Careless\",handler=\"{handler}\"}}"
+    ))
+}
+
+#[tokio::test]
+async fn a_panic_in_any_handler_hurts_one_request() {
+    let relay = Relay::serve(
+        server()
+            .route(get("/panic"), async |_: &Careless, _: Request| -> &str {
+                panic!("on purpose")
+            })
+            .route(get("/fine"), async |_: &Careless, _: Request| "fine")
+            .on_event(async |_: &Careless, _: &Client, event: &Event| {
+                assert_ne!(event.content(), "panic", "on purpose");
+                Verdict::Accept
+            })
+            .after_event(async |_: &Careless, _: &Client, _: &Event| panic!("on purpose"))
+            .after_deletion(async |_: &Careless, _: &Client, _: &Event| {
+                tokio::task::yield_now().await;
+                panic!("on purpose")
+            })
+            .on_query(async |_: &Careless, _: &Client, filters: &[Filter]| {
+                assert!(filters[0].kinds.is_none(), "on purpose");
+                QueryVerdict::Accept
+            })
+            .after_auth(async |_: &Careless, _: &Client, _: &PublicKey| panic!("on purpose"))
+            .on_open(async |_: &Careless, _: &Client| panic!("on purpose"))
+            .on_close(async |_: &Careless, _: &Client| panic!("on purpose")),
+    );
+    let mut client = NostrClient::connect(relay.address).await;
+    let (accepted, reason) = client.publish(&note(1, "panic")).await;
+    assert!(!accepted && reason.starts_with("error: "), "{reason}");
+    let event = note(1, "hello");
+    assert_eq!(client.publish(&event).await, (true, String::new()));
+    let author = Author::new(1);
+    assert!(client.authenticate(&author).await.0);
+    client.send(json!(["REQ", "s", {"kinds": [1]}])).await;
+    let closed = client.receive().await;
+    assert_eq!(closed[0], "CLOSED", "{closed}");
+    assert!(
+        closed[2].as_str().unwrap().starts_with("error: "),
+        "{closed}"
+    );
+    assert_eq!(client.subscribe("s", json!({})).await.len(), 1);
+    let deletion = crate::client::now(5)
+        .tag(["e", &event.id().to_hex()])
+        .sign(&author);
+    assert!(client.publish(&deletion).await.0);
+
+    let mut wire = Wire::connect(relay.address).await;
+    let answer = ask(&mut wire, "GET", "/panic", "", "").await;
+    assert_eq!(answer.status, 500, "{answer:?}");
+    assert!(!answer.body.contains("purpose"), "{answer:?}");
+    let answer = ask(&mut wire, "GET", "/fine", "", "").await;
+    assert_eq!(answer.body, "fine");
+    drop((client, wire));
+    for (handler, panics) in [
+        ("GET /panic", 1.0),
+        ("GET /fine", 0.0),
+        ("on_event", 1.0),
+        ("after_event", 2.0),
+        ("on_query", 1.0),
+        ("after_auth", 1.0),
+        ("on_open", 1.0),
+    ] {
+        assert_eq!(figure(&relay, "panics", handler), panics, "{handler}");
+    }
+    let metrics = relay.metrics.clone();
+    relay.join().unwrap();
+    for handler in ["after_deletion", "on_close"] {
+        let line =
+            format!("hikyaku_handler_panics_total{{plugin=\"Careless\",handler=\"{handler}\"}} 1");
+        let text = metrics.render();
+        assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
+    }
+}
+
+#[tokio::test]
+async fn a_handler_that_never_ends_is_given_up() {
+    let mut config = config();
+    config.handler_timeout = Duration::from_millis(20);
+    let relay = Relay::serve(
+        Server::new(config, Arc::new(NaiveStore::new()))
+            .plugin(async |_| Ok(Careless))
+            .route(get("/never"), async |_: &Careless, _| -> String {
+                std::future::pending().await
+            })
+            .on_event(async |_: &Careless, _: &Client, event: &Event| {
+                if event.content() == "never" {
+                    std::future::pending::<()>().await;
+                }
+                Verdict::Accept
+            })
+            .on_query(async |_: &Careless, _: &Client, _: &[Filter]| std::future::pending().await),
+    );
+    let (mut wire, answer) = request(relay.address, "GET", "/never", "", "").await;
+    assert_eq!(answer.status, 503, "{answer:?}");
+    let answer = ask(&mut wire, "GET", "/never", "", "").await;
+    assert_eq!(answer.status, 503, "the connection goes on");
+    let mut client = NostrClient::connect(relay.address).await;
+    let (accepted, reason) = client.publish(&note(1, "never")).await;
+    assert!(!accepted && reason.starts_with("error: "), "{reason}");
+    assert!(client.publish(&note(1, "hello")).await.0);
+    client.send(json!(["REQ", "s", {}])).await;
+    assert_eq!(client.receive().await[0], "CLOSED");
+    assert_eq!(figure(&relay, "timeouts", "GET /never"), 2.0);
+    assert_eq!(figure(&relay, "timeouts", "on_event"), 1.0);
+    assert_eq!(figure(&relay, "timeouts", "on_query"), 1.0);
+}
+
+/// Waits until a figure is there; it comes from another thread.
+async fn reaches(relay: &Relay, name: &str, handler: &str, value: f64) {
+    patiently(async {
+        while figure(relay, name, handler) < value {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn who_holds_a_worker_is_named_and_new_connections_go_to_the_others() {
+    let (entered, mut enters) = tokio::sync::mpsc::unbounded_channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let relay = Relay::serve(
+        server()
+            .route(get("/hold"), async move |_: &Careless, _| {
+                entered.send(()).unwrap();
+                released.lock().unwrap().recv().unwrap();
+                "held"
+            })
+            .route(get("/fine"), async |_: &Careless, _| "fine"),
+    );
+    let mut holding = Wire::connect(relay.address).await;
+    holding.send(b"GET /hold HTTP/1.1\r\nHost: r\r\n\r\n").await;
+    patiently(enters.recv()).await.unwrap();
+    reaches(&relay, "holds", "GET /hold", 1.0).await;
+    // By chance half of them knock at the held worker's door.
+    let mut open = Vec::new();
+    for _ in 0..24 {
+        let (wire, answer) = request(relay.address, "GET", "/fine", "", "").await;
+        assert_eq!(answer.body, "fine");
+        open.push(wire);
+    }
+    release.send(()).unwrap();
+    assert_eq!(receive(&mut holding, false).await.body, "held");
+    assert_eq!(figure(&relay, "holds", "GET /hold"), 1.0);
+    assert_eq!(figure(&relay, "holds", "GET /fine"), 0.0);
+}
+
+/// Tells when it is dropped.
+struct Farewell(Option<oneshot::Sender<()>>);
+
+impl Drop for Farewell {
+    fn drop(&mut self) {
+        let _ = self.0.take().unwrap().send(());
+    }
+}
+
+#[tokio::test]
+async fn a_handler_whose_client_hangs_up_is_dropped() {
+    struct Waiting(RefCell<Vec<oneshot::Sender<()>>>);
+    let (gone, left) = oneshot::channel();
+    let gone = Arc::new(Mutex::new(Some(gone)));
+    let mut config = config();
+    config.workers = std::num::NonZeroUsize::new(1);
+    let relay = Relay::serve(
+        Server::new(config, Arc::new(NaiveStore::new()))
+            .plugin(move |_| async move {
+                let gone = gone.lock().unwrap().take().unwrap();
+                Ok(Waiting(RefCell::new(vec![gone])))
+            })
+            .route(get("/wait"), async |p: &Waiting, _| -> String {
+                let _farewell = Farewell(p.0.borrow_mut().pop());
+                std::future::pending().await
+            })
+            .route(get("/fine"), async |p: &Waiting, _| {
+                p.0.borrow().len().to_string()
+            }),
+    );
+    let mut wire = Wire::connect(relay.address).await;
+    wire.send(b"GET /wait HTTP/1.1\r\nHost: r\r\n\r\n").await;
+    // Once another is answered, this one waits.
+    patiently(async {
+        while request(relay.address, "GET", "/fine", "", "").await.1.body != "0" {}
+    })
+    .await;
+    drop(wire);
+    patiently(left).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_request_under_way_is_answered_before_the_end() {
+    let (entered, mut enters) = tokio::sync::mpsc::unbounded_channel();
+    let release = Arc::new(Notify::new());
+    let released = Arc::clone(&release);
+    let mut relay = Relay::serve(server().route(get("/slow"), async move |_: &Careless, _| {
+        entered.send(()).unwrap();
+        released.notified().await;
+        "done"
+    }));
+    let idle = Wire::connect(relay.address).await;
+    let mut wire = Wire::connect(relay.address).await;
+    wire.send(b"GET /slow HTTP/1.1\r\nHost: r\r\n\r\n").await;
+    patiently(enters.recv()).await.unwrap();
+    relay.begin_shutdown();
+    release.notify_one();
+    let answer = receive(&mut wire, false).await;
+    assert_eq!(answer.body, "done");
+    relay.join().unwrap();
+    drop(idle);
+}

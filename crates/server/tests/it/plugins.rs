@@ -1,0 +1,208 @@
+//! Plugins: one instance for each worker, made before anybody is served.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashSet,
+    rc::Rc,
+    sync::{Arc, Mutex},
+};
+
+use hikyaku_server::{
+    Client, PluginError, Request, Server, ServerError, Verdict, Worker, blocking, get,
+};
+use hikyaku_store::testing::NaiveStore;
+
+use crate::{
+    client::Client as NostrClient,
+    relay::{Relay, config},
+    routes::request,
+};
+
+fn server() -> Server {
+    Server::new(config(), Arc::new(NaiveStore::new()))
+}
+
+/// What no other thread could have.
+struct Counting {
+    calls: Rc<Cell<usize>>,
+    seen: RefCell<Vec<String>>,
+    thread: String,
+}
+
+fn thread_name() -> String {
+    std::thread::current().name().unwrap_or_default().to_owned()
+}
+
+#[tokio::test]
+async fn each_worker_has_an_instance_that_stays_on_its_thread() {
+    let made = Arc::new(Mutex::new(Vec::new()));
+    let making = Arc::clone(&made);
+    let relay = Relay::serve(
+        server()
+            .plugin(move |worker: Worker| async move {
+                making.lock().unwrap().push(worker.index());
+                Ok(Counting {
+                    calls: Rc::default(),
+                    seen: RefCell::default(),
+                    thread: thread_name(),
+                })
+            })
+            .route(get("/calls"), async |p: &Counting, _: Request| {
+                assert_eq!(p.thread, thread_name());
+                p.calls.set(p.calls.get() + 1);
+                p.seen.borrow_mut().push(p.thread.clone());
+                // A handler may borrow its plugin across a wait.
+                tokio::task::yield_now().await;
+                format!("{} {}", p.thread, p.seen.borrow().len())
+            }),
+    );
+    let mut threads = HashSet::new();
+    let mut open = Vec::new();
+    // Connections are spread over the workers by their number.
+    for _ in 0..2 {
+        let (client, answer) = request(relay.address, "GET", "/calls", "", "").await;
+        let (thread, count) = answer.body.split_once(' ').unwrap();
+        assert_eq!(count, "1", "another worker's instance");
+        threads.insert(thread.to_owned());
+        open.push(client);
+    }
+    assert_eq!(threads.len(), 2);
+    let mut made = made.lock().unwrap().clone();
+    made.sort_unstable();
+    assert_eq!(made, [0, 1]);
+}
+
+struct Broken;
+
+#[test]
+fn a_plugin_that_cant_start_is_named_and_nobody_is_served() {
+    let server = server().plugin(|worker: Worker| async move {
+        if worker.index() == 1 {
+            return Err("no database".into());
+        }
+        Ok(Broken)
+    });
+    let result = server.bind().unwrap().run(std::future::pending());
+    let Err(ServerError::Plugin {
+        plugin,
+        worker,
+        source,
+    }) = result
+    else {
+        panic!("{result:?}");
+    };
+    assert_eq!((plugin, worker), ("Broken", 1));
+    assert_eq!(source.to_string(), "no database");
+}
+
+#[test]
+fn a_server_stops_though_a_plugin_never_starts() {
+    let server =
+        server().plugin(|_| async { std::future::pending::<Result<Broken, PluginError>>().await });
+    server.bind().unwrap().run(std::future::ready(())).unwrap();
+}
+
+#[tokio::test]
+async fn a_budget_is_divided_among_the_workers() {
+    let shares = Arc::new(Mutex::new(Vec::new()));
+    let noting = Arc::clone(&shares);
+    let relay = Relay::serve(server().plugin(move |worker: Worker| async move {
+        noting.lock().unwrap().push(worker.share_of(5));
+        Ok(Broken)
+    }));
+    // Who is answered finds all plugins made.
+    request(relay.address, "GET", "/", "", "").await;
+    let mut shares = shares.lock().unwrap().clone();
+    shares.sort_unstable();
+    assert_eq!(shares, [2, 3]);
+}
+
+struct First(u8);
+struct Second(u8);
+
+#[tokio::test]
+async fn handlers_find_their_plugin_among_several() {
+    let relay = Relay::serve(
+        server()
+            .plugin(|_| async { Ok(First(1)) })
+            .plugin(async |_| Ok(Second(2)))
+            .route(get("/first"), async |p: &First, _| p.0.to_string())
+            .route(get("/second"), async |p: &Second, _| p.0.to_string()),
+    );
+    for (path, expected) in [("/first", "1"), ("/second", "2")] {
+        let (_, answer) = request(relay.address, "GET", path, "", "").await;
+        assert_eq!(answer.body, expected);
+    }
+}
+
+#[tokio::test]
+async fn what_blocks_is_done_elsewhere() {
+    let relay = Relay::serve(server().plugin(async |_| Ok(First(7))).route(
+        get("/"),
+        async |p: &First, _| {
+            let (number, here) = (p.0, std::thread::current().id());
+            let elsewhere = blocking(move || {
+                assert_eq!(number, 7);
+                std::thread::current().id()
+            })
+            .await;
+            (here != elsewhere).to_string()
+        },
+    ));
+    let (_, answer) = request(relay.address, "GET", "/", "", "").await;
+    assert_eq!(answer.body, "true");
+}
+
+#[tokio::test]
+async fn a_task_runs_once_and_again_when_it_fails() {
+    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let fails = Arc::new(Mutex::new(1));
+    let relay = Relay::serve(server().plugin(async |_| Ok(First(1))).task(
+        "counting",
+        async move |_: &First| {
+            told.send(()).unwrap();
+            let failures = std::mem::take(&mut *fails.lock().unwrap());
+            assert_eq!(failures, 0, "on purpose");
+        },
+    ));
+    for _ in 0..2 {
+        crate::client::patiently(hears.recv()).await.unwrap();
+    }
+    let name = "hikyaku_handler_panics_total{plugin=\"First\",handler=\"task counting\"}";
+    assert_eq!(relay.figure(name), 1.0);
+    relay.join().unwrap();
+    // The channel's last sender has gone with the workers: nobody else had begun the task.
+    assert_eq!(hears.recv().await, None);
+}
+
+#[tokio::test]
+async fn a_plugin_has_figures_of_its_own() {
+    struct Notes(hikyaku_server::Counter);
+    let relay = Relay::serve(
+        server()
+            .plugin(|worker: Worker| async move {
+                Ok(Notes(worker.counter("notes_total", "Notes seen")))
+            })
+            .on_event(async |p: &Notes, _: &Client, _| {
+                p.0.add(1);
+                Verdict::Accept
+            }),
+    );
+    let mut client = NostrClient::connect(relay.address).await;
+    client.publish(&crate::client::note(1, "hello")).await;
+    assert_eq!(relay.figure("hikyaku_notes_total"), 1.0);
+    let calls = "hikyaku_handler_seconds_count{plugin=\"Notes\",handler=\"on_event\"}";
+    assert_eq!(relay.figure(calls), 1.0);
+}
+
+#[tokio::test]
+async fn a_plugin_adds_to_what_the_relay_says_of_itself() {
+    let relay = Relay::serve(server().information(|document| {
+        document.insert("posting_policy".into(), "be kind".into());
+    }));
+    let accept = "Accept: application/nostr+json\r\n";
+    let (_, answer) = request(relay.address, "GET", "/", accept, "").await;
+    let document: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!(document["posting_policy"], "be kind");
+    assert_eq!(document["name"], "test relay");
+}

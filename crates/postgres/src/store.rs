@@ -83,9 +83,12 @@ impl PostgresStore {
     fn start(options: &Options, runtime: &Handle) -> Result<Self, PostgresError> {
         let mut connector = Connector::new(options, runtime.clone())?;
         let read_url = options.read_url.as_ref();
-        let replica = read_url
+        let mut replica = read_url
             .map(|url| Connector::to(url, options, runtime.clone()))
             .transpose()?;
+        if let Some(replica) = &mut replica {
+            replica.meters = Arc::clone(&connector.meters);
+        }
         let Prepared {
             position,
             place,

@@ -69,6 +69,45 @@ mod wide {
     moves!(load_8, store_8, u64, reg, ":r", "qword", "mov");
     moves!(load_16, store_16, __m128i, xmm_reg, "", "xmmword", "movups");
 
+    /// Copies as many whole blocks of 64 bytes as there are, and returns their length: two instructions
+    /// for 16 bytes, and three for each block.
+    ///
+    /// # Safety
+    /// `len` bytes must be readable at `from` and writable at `to`.
+    #[inline]
+    unsafe fn copy_blocks(from: *const u8, to: *mut u8, len: usize) -> usize {
+        let end = len & !63;
+        if end > 0 {
+            // SAFETY: reads and writes the first `end` bytes only, which are at most `len`.
+            unsafe {
+                asm!(
+                    "2:",
+                    "movups {a}, xmmword ptr [{from} + {at}]",
+                    "movups {b}, xmmword ptr [{from} + {at} + 16]",
+                    "movups {c}, xmmword ptr [{from} + {at} + 32]",
+                    "movups {d}, xmmword ptr [{from} + {at} + 48]",
+                    "movups xmmword ptr [{to} + {at}], {a}",
+                    "movups xmmword ptr [{to} + {at} + 16], {b}",
+                    "movups xmmword ptr [{to} + {at} + 32], {c}",
+                    "movups xmmword ptr [{to} + {at} + 48], {d}",
+                    "add {at}, 64",
+                    "cmp {at}, {end}",
+                    "jb 2b",
+                    from = in(reg) from,
+                    to = in(reg) to,
+                    end = in(reg) end,
+                    at = inout(reg) 0_usize => _,
+                    a = out(xmm_reg) _,
+                    b = out(xmm_reg) _,
+                    c = out(xmm_reg) _,
+                    d = out(xmm_reg) _,
+                    options(nostack)
+                );
+            }
+        }
+        end
+    }
+
     /// Tells whether [`store`] writes so many bytes by one instruction.
     #[inline]
     pub(in super::super) const fn is_one_move(len: usize) -> bool {
@@ -113,7 +152,8 @@ mod wide {
             4..8 => ends!(load_4, 4),
             8..=16 => ends!(load_8, 8),
             _ => {
-                let mut at = 0;
+                // SAFETY: as for the ends.
+                let mut at = unsafe { copy_blocks(from, to, len) };
                 while at + 16 < len {
                     // SAFETY: as for the ends: `at + 16` is below `len`.
                     unsafe { ptr::write_unaligned(to.add(at).cast(), load_16(from.add(at))) };
@@ -169,7 +209,8 @@ mod wide {
             5..8 => ends!(store_4, 4),
             8..16 => ends!(store_8, 8),
             _ => {
-                let mut at = 0;
+                // SAFETY: as for the ends.
+                let mut at = unsafe { copy_blocks(from, to, len) };
                 while at + 16 < len {
                     // SAFETY: as for the ends: `at + 16` is below `len`.
                     unsafe { store_16(to.add(at), ptr::read_unaligned(from.add(at).cast())) };

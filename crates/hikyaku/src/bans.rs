@@ -109,7 +109,8 @@ impl KeptBans {
         let (store, server): (Weak<PostgresStore>, _) =
             (Arc::downgrade(store), self.server.clone());
         thread::Builder::new().name("bans".into()).spawn(move || {
-            while wait(changes.next()).is_some() {
+            // At once, too: something may have changed since the list was read.
+            loop {
                 let Some(store) = store.upgrade() else {
                     return;
                 };
@@ -117,6 +118,10 @@ impl KeptBans {
                     Ok(bans) => server.set(&bans),
                     // It is asked again when the connection is there again.
                     Err(error) => tracing::warn!(%error, "the bans were not read"),
+                }
+                drop(store);
+                if wait(changes.next()).is_none() {
+                    return;
                 }
             }
         })?;

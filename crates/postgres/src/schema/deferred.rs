@@ -41,9 +41,23 @@ const VACUUM: &str = "VACUUM (ANALYZE) {schema}.events, {schema}.event_tags";
 /// The purpose of the lock that everybody shares who has the store open.
 pub(crate) const OPEN: &str = "open";
 
-/// Puts the indexes off if the schema is empty and nobody else has it open.
+/// Puts the indexes off if the schema is empty and nobody else has it open. Who may not (they belong to
+/// somebody else) keeps them.
 pub(crate) async fn defer(session: &Session, schema: &SchemaName) -> Result<(), PostgresError> {
     session.client.batch_execute(BEGIN).await?;
+    let result = put_off(session, schema).await;
+    let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
+    session.client.batch_execute(end).await?;
+    match result {
+        Err(PostgresError::Refused(text)) => {
+            tracing::info!(text, "the import keeps all indexes up to date");
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+async fn put_off(session: &Session, schema: &SchemaName) -> Result<(), PostgresError> {
     session.rows(LOCK, &[&lock_key(schema, "writer")]).await?;
     let alone = session.rows(ALONE, &[&lock_key(schema, OPEN)]).await?;
     let empty = session.rows(EMPTY, &[]).await?;
@@ -51,7 +65,7 @@ pub(crate) async fn defer(session: &Session, schema: &SchemaName) -> Result<(), 
         session.execute(REMEMBER, &[]).await?;
         session.client.batch_execute(&schema.fill(DROP)).await?;
     }
-    Ok(session.client.batch_execute("COMMIT").await?)
+    Ok(())
 }
 
 /// Makes the indexes that are put off, if there are any. Others' writes wait meanwhile.

@@ -187,3 +187,27 @@ fn a_store_that_somebody_uses_keeps_its_indexes() {
     let _import = PostgresStore::open(&importing).unwrap();
     assert_eq!(indexes(&node).len(), all);
 }
+
+#[test]
+fn who_does_not_own_the_tables_imports_with_all_indexes() {
+    let cluster = Cluster::start(&[]);
+    let owner = Options::new(&cluster.url());
+    drop(PostgresStore::open(&owner).unwrap());
+    cluster.sql(
+        "CREATE ROLE guest LOGIN; GRANT USAGE ON SCHEMA hikyaku TO guest; \
+         GRANT ALL ON ALL TABLES IN SCHEMA hikyaku TO guest; \
+         GRANT ALL ON ALL SEQUENCES IN SCHEMA hikyaku TO guest",
+    );
+    let all = indexes(&owner).len();
+    let guest = Options {
+        url: cluster.url().replace("postgres@", "guest@"),
+        defer_indexes: true,
+        ..owner.clone()
+    };
+    let import = PostgresStore::open(&guest).unwrap();
+    assert_eq!(indexes(&owner).len(), all);
+    let events = events(5);
+    write(&import, &events, false);
+    block_on(import.make_indexes()).unwrap();
+    assert!(everything(&import).len() > 256);
+}

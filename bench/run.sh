@@ -6,12 +6,14 @@
 # usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start
 #                              tables all
 # environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
+#              BUILT: if set, nothing is built: what is there already is measured
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 events=${EVENTS:-1000000}
 few=${FEW:-100000}
-work=$PWD/target/bench
+# Relative: reports tell their command, and are kept.
+work=target/bench
 results=$work/results
 hikyaku=target/release/hikyaku
 bench="$hikyaku bench"
@@ -28,16 +30,19 @@ finish() {
 trap finish EXIT
 
 build() {
+  [ -z "${BUILT:-}" ] || return 0
   cargo build --release --locked -p hikyaku
 }
 
 build_khatru() {
+  [ -z "${BUILT:-}" ] || return 0
   command -v go >/dev/null || { echo "khatru needs Go (Debian: golang-go, 1.25 or later)" >&2; exit 1; }
-  (cd bench/peers/khatru && go build -o "$work/khatru" .)
+  (cd bench/peers/khatru && go build -o "$OLDPWD/$work/khatru" .)
 }
 
 build_rust_nostr() {
-  (cd bench/peers/rust-nostr && CARGO_TARGET_DIR="$work/rust-nostr-target" cargo build --release)
+  [ -z "${BUILT:-}" ] || return 0
+  (cd bench/peers/rust-nostr && CARGO_TARGET_DIR="$OLDPWD/$work/rust-nostr-target" cargo build --release --locked)
 }
 
 # Prints the file with a corpus of so many events, made if it is not there.
@@ -106,7 +111,7 @@ publish() {
   build_khatru
   serve 17777 "$(empty publish)"
   serve_khatru 17778 "$(empty publish-khatru)"
-  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish --without-kind 5 \
+  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish --without-kind 5 --free-ties \
     --events 5000 --operations 10000 --durability "$ours" \
     --vs-durability "in memory; Badger syncs later" --json "$results/publish.json"
   finish
@@ -220,7 +225,7 @@ tables() {
   finish
 }
 
-[ $# -gt 0 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
 [ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables
 build
 for row in "$@"; do

@@ -145,6 +145,12 @@ impl Corpus {
         self.text.get(row.line.clone())
     }
 
+    /// Returns when an event was made.
+    pub(crate) fn created_at(&self, id: &Bytes32) -> Option<u64> {
+        let row = self.rows.get(self.index.find(id)?)?;
+        Some(row.created_at)
+    }
+
     /// Returns every event in the order of the file: id, author, JSON.
     pub(crate) fn events(&self) -> impl Iterator<Item = (Bytes32, Bytes32, &str)> {
         self.rows.iter().filter_map(|row| {

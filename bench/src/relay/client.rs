@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    corpus::{Bytes32, Question, SHAPES, Signed},
+    corpus::{Bytes32, Corpus, Question, SHAPES, Signed},
     error::{BenchError, Result},
     load::{Address, Done, Lane},
     relay::{
@@ -20,6 +20,8 @@ use crate::{
 const QUESTIONS_MAX: usize = 10;
 /// Events under way on one connection, likewise.
 const EVENTS_MAX: usize = 1_000;
+/// More events of one second than a limit ever cuts.
+const TIES_MAX: usize = 100;
 /// A relay that sends so many events too many will send more.
 const SURPLUS_MAX: usize = 1_000;
 
@@ -30,6 +32,41 @@ pub(crate) struct Asked {
     pub(crate) question: Question,
     pub(crate) expected: Vec<Bytes32>,
     filter: Prepared,
+    ties: Option<Ties>,
+}
+
+/// Events of the same second, which may come in any order.
+#[derive(Debug)]
+struct Ties {
+    /// When each expected event was made.
+    seconds: Vec<u64>,
+    /// Events of the last second that the limit has cut: they may come instead.
+    spare: Vec<Bytes32>,
+}
+
+impl Ties {
+    fn allow(&self, expected: &[Bytes32], found: &[Bytes32]) -> bool {
+        let mut begin = 0;
+        for group in self.seconds.chunk_by(|one, next| one == next) {
+            let range = begin..begin + group.len();
+            begin = range.end;
+            let (Some(expected), Some(found)) = (expected.get(range.clone()), found.get(range))
+            else {
+                return false;
+            };
+            let mut right = expected.to_vec();
+            if begin == self.seconds.len() {
+                right.extend_from_slice(&self.spare);
+            }
+            let mut once = found.to_vec();
+            once.sort_unstable();
+            once.dedup();
+            if once.len() < found.len() || !once.iter().all(|id| right.contains(id)) {
+                return false;
+            }
+        }
+        found.len() == begin
+    }
 }
 
 impl Asked {
@@ -40,12 +77,27 @@ impl Asked {
             question,
             expected,
             filter,
+            ties: None,
         }
+    }
+
+    /// Lets events of the same second come in any order.
+    pub(crate) fn with_free_ties(mut self, corpus: &Corpus) -> Self {
+        let second = |id: &Bytes32| corpus.created_at(id).unwrap_or_default();
+        let seconds: Vec<_> = self.expected.iter().map(second).collect();
+        let mut wider = self.question.clone();
+        wider.limit = wider.limit.saturating_add(TIES_MAX);
+        let beyond = corpus.answer(&wider).into_iter().skip(seconds.len());
+        let last = seconds.last().copied();
+        let spare = beyond.take_while(|id| Some(second(id)) == last).collect();
+        self.ties = Some(Ties { seconds, spare });
+        self
     }
 
     /// Tells what is wrong with an answer, if anything is.
     pub(crate) fn check(&self, found: &[Bytes32]) -> Result<()> {
-        if found == self.expected {
+        let ties = self.ties.as_ref();
+        if found == self.expected || ties.is_some_and(|ties| ties.allow(&self.expected, found)) {
             return Ok(());
         }
         let hex = |id: &Bytes32| faster_hex::hex_string(id);
@@ -81,7 +133,7 @@ impl Asked {
 
 /// Names the subscription of an operation: always as long, so that what follows can be masked
 /// before.
-fn subscription(number: usize) -> String {
+pub(crate) fn subscription(number: usize) -> String {
     format!("b{number:09}")
 }
 
@@ -304,6 +356,28 @@ mod tests {
         ] {
             let said = verdict(&[3, 2, 1], found);
             assert!(said.contains(reason), "{said}");
+        }
+    }
+
+    #[test]
+    fn ties_may_come_in_any_order_where_that_is_allowed() {
+        let ids = |ids: &[u8]| ids.iter().map(|id| [*id; 32]).collect::<Vec<_>>();
+        let mut asked = Asked::new(0, Question::default(), ids(&[3, 1, 2, 4]));
+        asked.ties = Some(Ties {
+            seconds: vec![9, 8, 8, 7],
+            spare: ids(&[5]),
+        });
+        for right in [[3, 1, 2, 4], [3, 2, 1, 4], [3, 2, 1, 5]] {
+            assert!(asked.check(&ids(&right)).is_ok(), "{right:?}");
+        }
+        for wrong in [
+            &[1, 3, 2, 4][..],
+            &[3, 2, 2, 4],
+            &[3, 2, 1],
+            &[3, 2, 5, 4],
+            &[3, 1, 2, 4, 5],
+        ] {
+            assert!(asked.check(&ids(wrong)).is_err(), "{wrong:?}");
         }
     }
 }

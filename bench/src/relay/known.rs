@@ -9,7 +9,7 @@ use crate::{
     error::{BenchError, Result},
     load::{Address, Class, Kind, Lane, Load, Measured, PATIENCE, Pace, Planned},
     relay::{
-        client::{Asked, Client, Request},
+        client::{Asked, Client, Request, subscription},
         run::Setting,
         websocket::WebSocket,
     },
@@ -124,12 +124,17 @@ pub(crate) fn check(
         if setting.is_stopped() {
             return Err(BenchError::Interrupted);
         }
+        let name = subscription(number);
         asked.frame(number, socket.stream().output());
         socket.stream().flush()?;
         let mut found = Vec::new();
         loop {
             let message: Vec<Value> = serde_json::from_slice(socket.receive()?)
                 .map_err(|error| BenchError::Wrong(format!("not a message of NIP-01: {error}")))?;
+            // Some relays close a subscription behind its answer, when another one is under way.
+            if message.get(1).and_then(Value::as_str) != Some(&name) {
+                continue;
+            }
             match message.first().and_then(Value::as_str) {
                 Some("EVENT") => {
                     let event = message.get(2).unwrap_or(&Value::Null);

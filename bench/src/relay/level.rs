@@ -43,10 +43,7 @@ impl Level {
 /// Runs a level on every server, A and B in turns.
 pub(crate) fn run(bench: &mut Bench<'_>, level: Level, report: &mut Report) -> Result<()> {
     if level == Level::Auto {
-        for place in 0..report.targets.len() {
-            climb(bench, place, report)?;
-        }
-        return Ok(());
+        return climb(bench, report);
     }
     let options = bench.setting.options;
     let seconds = options.bounds.seconds_or(SECONDS);
@@ -56,8 +53,9 @@ pub(crate) fn run(bench: &mut Bench<'_>, level: Level, report: &mut Report) -> R
         _ => usize::from(options.bounds.rounds),
     };
     for round in 0..rounds {
+        let mix = bench.mix(level.rate(), seconds);
         for place in 0..report.targets.len() {
-            let measured = bench.mix(level.rate(), seconds, place, report)?;
+            let measured = bench.put_mix_on(&mix, place, report)?;
             let load = format!("{}, round {}", level.name(), round + 1);
             score(load, place, &measured, report);
             bench.keep_mixed(level.name().to_owned(), place, round, measured, report)?;
@@ -66,35 +64,52 @@ pub(crate) fn run(bench: &mut Bench<'_>, level: Level, report: &mut Report) -> R
     Ok(())
 }
 
-fn climb(bench: &mut Bench<'_>, place: usize, report: &mut Report) -> Result<()> {
+/// How far a server has come.
+#[derive(Default)]
+struct Climber {
+    /// The highest step it held, in operations a second, and what that came to.
+    held: Option<(f64, Measured)>,
+    /// What ended its climb.
+    broken: Option<String>,
+}
+
+/// Climbs with all servers, a step with one and then with the other, until each has had enough.
+fn climb(bench: &mut Bench<'_>, report: &mut Report) -> Result<()> {
     let seconds = bench.setting.options.bounds.seconds_or(STEP_SECONDS);
     let target = bench.setting.options.shape.target_ms;
+    let mut climbers: Vec<Climber> = Vec::new();
+    climbers.resize_with(report.targets.len(), Climber::default);
     let mut rate = FIRST;
-    let mut held = None;
-    let mut reason = "the highest step".to_owned();
-    while rate <= HIGHEST {
-        let part = format!("auto, {rate:.0}/s");
-        let measured = bench.mix(rate, seconds, place, report)?;
-        let broken = breaks(&measured, target);
-        bench.keep_mixed(part, place, 0, measured.clone(), report)?;
-        if let Some(why) = broken {
-            reason = format!("at {rate:.0}/s {why}");
-            break;
+    while rate <= HIGHEST && climbers.iter().any(|climber| climber.broken.is_none()) {
+        let mix = bench.mix(rate, seconds);
+        for (place, climber) in climbers.iter_mut().enumerate() {
+            if climber.broken.is_some() {
+                continue;
+            }
+            let measured = bench.put_mix_on(&mix, place, report)?;
+            match breaks(&measured, target) {
+                Some(why) => climber.broken = Some(format!("at {rate:.0}/s {why}")),
+                None => climber.held = Some((rate, measured.clone())),
+            }
+            let part = format!("auto, {rate:.0}/s");
+            bench.keep_mixed(part, place, 0, measured, report)?;
         }
-        held = Some((rate, measured));
         rate *= STEP;
     }
-    let name = report.targets.get(place).map_or("", |target| target.name);
-    match held {
-        Some((rate, measured)) => {
-            report.notes.push(format!(
-                "{name} holds {rate:.0} operations a second; {reason}"
-            ));
-            score(per_step(rate, seconds), place, &measured, report);
+    for (place, climber) in climbers.into_iter().enumerate() {
+        let name = report.targets.get(place).map_or("", |target| target.name);
+        let reason = climber.broken.as_deref().unwrap_or("the highest step");
+        match climber.held {
+            Some((rate, measured)) => {
+                report.notes.push(format!(
+                    "{name} holds {rate:.0} operations a second; {reason}"
+                ));
+                score(per_step(rate, seconds), place, &measured, report);
+            }
+            None => report
+                .notes
+                .push(format!("{name} does not hold the first step; {reason}")),
         }
-        None => report
-            .notes
-            .push(format!("{name} does not hold the first step; {reason}")),
     }
     Ok(())
 }

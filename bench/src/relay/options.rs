@@ -60,6 +60,10 @@ pub(crate) struct CorpusOptions {
     /// Of the corpus that is made, and of the questions
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    /// Events of the same second may come in any order; NIP-01 has the lowest id first, which not
+    /// every relay keeps to
+    #[arg(long)]
+    pub(crate) free_ties: bool,
     /// Publish no events of this kind, in the corpus or behind it; may be given several times
     #[arg(long, value_name = "KIND")]
     pub(crate) without_kind: Vec<u16>,

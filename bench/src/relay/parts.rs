@@ -47,6 +47,15 @@ pub(crate) struct Bench<'a> {
     pub(crate) fresh: Fresh<'a>,
 }
 
+/// Questions and events that come due at a rate.
+pub(crate) struct Mix {
+    classes: Vec<Class>,
+    requests: Vec<Request>,
+    plan: Vec<Planned>,
+    rate: f64,
+    seconds: Duration,
+}
+
 impl Bench<'_> {
     /// Publishes events with the shape of the real network.
     pub(crate) fn publish(
@@ -211,9 +220,9 @@ impl Bench<'_> {
 
     /// Asks and publishes at once.
     pub(crate) fn mixed(&mut self, rate: f64, round: usize, report: &mut Report) -> Result<()> {
-        let seconds = self.setting.options.bounds.seconds_or(SECONDS);
+        let mix = self.mix(rate, self.setting.options.bounds.seconds_or(SECONDS));
         for place in 0..report.targets.len() {
-            let measured = self.mix(rate, seconds, place, report)?;
+            let measured = self.put_mix_on(&mix, place, report)?;
             self.keep_mixed(MIXED.to_owned(), place, round, measured, report)?;
         }
         Ok(())
@@ -238,14 +247,8 @@ impl Bench<'_> {
         self.setting.series().keep(record, report)
     }
 
-    /// Puts a mixed load on a server.
-    pub(crate) fn mix(
-        &mut self,
-        rate: f64,
-        seconds: Duration,
-        place: usize,
-        report: &Report,
-    ) -> Result<Measured> {
+    /// Makes a mixed load, the same for every server.
+    pub(crate) fn mix(&mut self, rate: f64, seconds: Duration) -> Mix {
         let options = self.setting.options;
         let connections = options.shape.connections.max(1);
         let count = count_of(rate, seconds).max(1);
@@ -274,18 +277,31 @@ impl Bench<'_> {
                 });
             }
         }
+        Mix {
+            classes,
+            requests,
+            plan,
+            rate,
+            seconds,
+        }
+    }
+
+    /// Puts a mixed load on a server.
+    pub(crate) fn put_mix_on(&self, mix: &Mix, place: usize, report: &Report) -> Result<Measured> {
         let part = Part {
             name: MIXED,
-            classes: &classes,
-            plan: &plan,
-            pace: Pace::Open { per_second: rate },
-            connections,
-            at_most: seconds,
+            classes: &mix.classes,
+            plan: &mix.plan,
+            pace: Pace::Open {
+                per_second: mix.rate,
+            },
+            connections: self.setting.options.shape.connections.max(1),
+            at_most: mix.seconds,
         };
         let Some(target) = report.targets.get(place) else {
             return Err(BenchError::Input("no such server".to_owned()));
         };
-        let mut lanes = self.clients(&part, &requests, place, target)?;
+        let mut lanes = self.clients(&part, &mix.requests, place, target)?;
         self.setting.series().put_on(&part, target, &mut lanes)
     }
 

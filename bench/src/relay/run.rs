@@ -104,12 +104,22 @@ fn measure(setting: &Setting<'_>, corpora: &[Corpus], report: &mut Report) -> Re
         return Ok(());
     };
     let corpus_of = |target: usize| corpora.get(target).unwrap_or(first);
+    if options.corpus.free_ties {
+        let note = "events of the same second were allowed to come in any order (--free-ties)";
+        report.notes.push(note.to_owned());
+    }
     let mut questions = Questions::new(first, options.corpus.seed);
     let without = &options.corpus.without_kind;
     let drawn = questions.draw_all(options.shape.questions.max(1));
     let answered = |corpus: &Corpus| {
-        let asked = drawn.iter();
-        let asked = asked.map(|(shape, it)| Asked::new(*shape, it.clone(), corpus.answer(it)));
+        let asked = drawn.iter().map(|(shape, it)| {
+            let asked = Asked::new(*shape, it.clone(), corpus.answer(it));
+            if options.corpus.free_ties {
+                asked.with_free_ties(corpus)
+            } else {
+                asked
+            }
+        });
         asked.collect::<Vec<_>>()
     };
     let asked: Vec<_> = (0..report.targets.len())

@@ -22,6 +22,9 @@ const BY_OPERATION: &[&str] = &[
     "max ms",
 ];
 
+/// Ratios that the table has room for; all are in the JSON.
+const ROUNDS_SHOWN: usize = 7;
+
 const BY_PART: &[&str] = &[
     "part",
     "at",
@@ -31,6 +34,7 @@ const BY_PART: &[&str] = &[
     "failed",
     "MB out",
     "MB in",
+    "cpu s",
     "cpu µs each",
     "peak MB",
     "limit",
@@ -189,6 +193,7 @@ fn by_part(report: &Report) -> Table {
                 Cell::Number(sum(|round| round.failures() as f64), 0),
                 Cell::Number(sum(|round| round.bytes_sent as f64) / 1e6, 1),
                 Cell::Number(sum(|round| round.bytes_received as f64) / 1e6, 1),
+                known(cpu, 2),
                 known(cpu.map(|cpu| cpu * 1e6 / achieved.max(1.0)), 1),
                 known(memory.map(|bytes| bytes as f64 / 1e6), 1),
                 match last.limit() {
@@ -212,6 +217,7 @@ fn comparisons(report: &Report) -> Option<Table> {
             "rounds",
             "median",
             "spread",
+            "each round",
             "said plainly",
         ],
     );
@@ -222,10 +228,21 @@ fn comparisons(report: &Report) -> Option<Table> {
             comparison.ratios.len().into(),
             Cell::Number(comparison.median, 2),
             format!("{:.2} to {:.2}", comparison.lowest, comparison.highest).into(),
+            each_round(&comparison.ratios).into(),
             comparison.statement.as_str().into(),
         ]);
     }
     (!table.is_empty()).then_some(table)
+}
+
+/// Writes the ratios one after the other, as far as they fit on a line.
+fn each_round(ratios: &[f64]) -> String {
+    let shown = ratios.iter().take(ROUNDS_SHOWN);
+    let mut text: Vec<_> = shown.map(|ratio| format!("{ratio:.2}")).collect();
+    if ratios.len() > ROUNDS_SHOWN {
+        text.push("...".to_owned());
+    }
+    text.join(" ")
 }
 
 fn failures(report: &Report) -> Vec<Table> {

@@ -1,24 +1,20 @@
-//! Nanoseconds per event for what a worker does with each one, beside `serde_json` doing the same.
+//! What a worker does with each event, beside `serde_json` doing the same: `cargo bench -p
+//! hikyaku-event --bench events`. An iteration is one event.
 //!
-//! Reads the file of events (one a line) named by the first argument or `EVENTS`; without one it
-//! makes and signs its own. Each figure is the best of several passes over all events.
+//! The environment variable `EVENTS` may name a file of events (one a line); without it the events are
+//! made and signed here. Signatures are checked one by one: there is no batch verification.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::cast_precision_loss,
-    reason = "a measurement, not a product"
-)]
+#![allow(clippy::unwrap_used, reason = "a measurement, not a product")]
 
-use std::{hint::black_box, time::Instant};
+use std::{hint::black_box, time::Duration};
 
+use criterion::{Criterion, criterion_group, criterion_main};
 use hikyaku_event::{
     Event, Filter, Verifier, escape,
     testing::{Author, EventBuilder},
 };
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
-
-const PASSES: usize = 15;
 
 #[derive(Deserialize)]
 struct SerdeEvent {
@@ -31,122 +27,105 @@ struct SerdeEvent {
     sig: String,
 }
 
-type Work<'a, T> = (&'static str, Box<dyn FnMut(&T) + 'a>);
+criterion_group! {
+    name = events;
+    config = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(2));
+    targets = parse, hash, verify, filters
+}
+criterion_main!(events);
 
-fn main() {
-    let lines = events();
-    let bytes: usize = lines.iter().map(Vec::len).sum();
-    println!(
-        "{} events, {} bytes on average",
-        lines.len(),
-        bytes / lines.len()
-    );
-    report(
-        &lines,
-        vec![
-            (
-                "parse, serde_json",
-                Box::new(|json: &Vec<u8>| {
-                    black_box(
-                        serde_json::from_slice::<SerdeEvent>(json)
-                            .unwrap()
-                            .sig
-                            .len(),
-                    );
-                }),
-            ),
-            (
-                "parse",
-                Box::new(|json| {
-                    black_box(Event::parse(json).unwrap());
-                }),
-            ),
-            (
-                "parse and id, serde_json",
-                Box::new(|json| {
-                    let e: SerdeEvent = serde_json::from_slice(json).unwrap();
-                    let fields = (0, &e.pubkey, e.created_at, e.kind, &e.tags, &e.content);
-                    let hash = Sha256::digest(serde_json::to_vec(&fields).unwrap());
-                    assert_eq!(faster_hex::hex_string(&hash), e.id);
-                }),
-            ),
-            (
-                "parse and id",
-                Box::new(|json| {
-                    Event::parse(json).unwrap().verify_id().unwrap();
-                }),
-            ),
-            (
-                "UTF-8 check alone",
-                Box::new(|json| {
-                    black_box(simdutf8::basic::from_utf8(json).is_ok());
-                }),
-            ),
-            (
-                "SHA-256 of the JSON alone",
-                Box::new(|json| {
-                    black_box(Sha256::digest(json));
-                }),
-            ),
-        ],
-    );
+fn parse(criterion: &mut Criterion) {
+    let lines = corpus();
+    let mut group = criterion.benchmark_group("parse");
+    group.bench_function("hikyaku", |bench| {
+        let mut lines = lines.iter().cycle();
+        bench.iter(|| Event::parse(lines.next().unwrap()).unwrap());
+    });
+    group.bench_function("serde_json", |bench| {
+        let mut lines = lines.iter().cycle();
+        bench.iter(|| {
+            let event: SerdeEvent = serde_json::from_slice(lines.next().unwrap()).unwrap();
+            event.sig.len()
+        });
+    });
+    group.bench_function("UTF-8 check alone", |bench| {
+        let mut lines = lines.iter().cycle();
+        bench.iter(|| simdutf8::basic::from_utf8(lines.next().unwrap()).is_ok());
+    });
+}
 
-    let parsed: Vec<_> = lines
-        .iter()
-        .map(|json| Event::parse(json).unwrap())
-        .collect();
+fn hash(criterion: &mut Criterion) {
+    let lines = corpus();
+    let parsed = parsed(&lines);
+    let mut group = criterion.benchmark_group("hash");
+    group.bench_function("id of a parsed event", |bench| {
+        let mut events = parsed.iter().cycle();
+        bench.iter(|| events.next().unwrap().verify_id().unwrap());
+    });
+    group.bench_function("parse and id, serde_json", |bench| {
+        let mut lines = lines.iter().cycle();
+        bench.iter(|| {
+            let e: SerdeEvent = serde_json::from_slice(lines.next().unwrap()).unwrap();
+            let fields = (0, &e.pubkey, e.created_at, e.kind, &e.tags, &e.content);
+            let hash = Sha256::digest(serde_json::to_vec(&fields).unwrap());
+            assert_eq!(faster_hex::hex_string(&hash), e.id);
+        });
+    });
+    group.bench_function("SHA-256 of the JSON alone", |bench| {
+        let mut lines = lines.iter().cycle();
+        bench.iter(|| Sha256::digest(lines.next().unwrap()));
+    });
+}
+
+fn verify(criterion: &mut Criterion) {
+    let parsed = parsed(&corpus());
+    criterion.bench_function("verify/one signature", |bench| {
+        let (mut events, mut verifier) = (parsed.iter().cycle(), Verifier::new());
+        bench.iter(|| verifier.verify(events.next().unwrap()).unwrap());
+    });
+}
+
+fn filters(criterion: &mut Criterion) {
+    let parsed = parsed(&corpus());
     let filter = Filter::parse(filter(&parsed).as_bytes()).unwrap();
-    report(
-        &parsed,
-        vec![
-            (
-                "match a filter of 5,000 authors and 2 x 100 tag values",
-                Box::new(|event| {
-                    black_box(filter.matches(event));
-                }),
-            ),
-            (
-                "read the indexed tags",
-                Box::new(|event| {
-                    black_box(
-                        event
-                            .indexed_tags()
-                            .map(|(_, value)| value.len())
-                            .sum::<usize>(),
-                    );
-                }),
-            ),
-        ],
-    );
-
-    let mut verifier = Verifier::new();
-    let some = parsed.get(..parsed.len().min(500)).unwrap();
-    report(
-        some,
-        vec![("verify", Box::new(|event| verifier.verify(event).unwrap()))],
-    );
+    let mut group = criterion.benchmark_group("match");
+    group.bench_function("5,000 authors and 2 x 100 tag values", |bench| {
+        let mut events = parsed.iter().cycle();
+        bench.iter(|| filter.matches(black_box(events.next().unwrap())));
+    });
+    group.bench_function("read the indexed tags", |bench| {
+        let mut events = parsed.iter().cycle();
+        bench.iter(|| {
+            let tags = events.next().unwrap().indexed_tags();
+            tags.map(|(_, value)| value.len()).sum::<usize>()
+        });
+    });
 }
 
 /// A filter that has to look at everything.
 fn filter(events: &[Event]) -> String {
-    let list = |values: Vec<String>| values.join(",");
     let authors = (0..4999).map(|n| format!("\"{n:064x}\""));
-    let authors = list(
-        authors
-            .chain([format!("\"{}\"", events.first().unwrap().pubkey())])
-            .collect(),
-    );
-    let values = || list((0..100).map(|n| escape(&format!("value {n}"))).collect());
+    let last = format!("\"{}\"", events.first().unwrap().pubkey());
+    let authors: Vec<_> = authors.chain([last]).collect();
+    let values: Vec<_> = (0..100).map(|n| escape(&format!("value {n}"))).collect();
+    let values = values.join(",");
     format!(
-        "{{\"authors\":[{authors}],\"#t\":[{}],\"#p\":[{}]}}",
-        values(),
-        values()
+        "{{\"authors\":[{}],\"#t\":[{values}],\"#p\":[{values}]}}",
+        authors.join(",")
     )
 }
 
-fn events() -> Vec<Vec<u8>> {
-    let file = std::env::args().skip(1).find(|arg| !arg.starts_with('-'));
-    if let Some(path) = file.or_else(|| std::env::var("EVENTS").ok()) {
+fn parsed(lines: &[Vec<u8>]) -> Vec<Event> {
+    lines
+        .iter()
+        .map(|json| Event::parse(json).unwrap())
+        .collect()
+}
+
+fn corpus() -> Vec<Vec<u8>> {
+    if let Ok(path) = std::env::var("EVENTS") {
         let jsonl = std::fs::read(path).unwrap();
         let lines = jsonl
             .split(|&byte| byte == b'\n')
@@ -169,21 +148,5 @@ fn events() -> Vec<Vec<u8>> {
             .content(&"Some text, a little of it 日本語, with \"quotes\".\n".repeat(n % 8))
             .sign_json(author)
     };
-    (0..5000).map(event).collect()
-}
-
-/// Prints the nanoseconds that one call of each work takes, in the best of several passes; the works
-/// take turns, so that what else the machine does falls on all of them.
-fn report<T>(items: &[T], mut works: Vec<Work<'_, T>>) {
-    let mut best = vec![f64::INFINITY; works.len()];
-    for _ in 0..PASSES {
-        for ((_, work), best) in works.iter_mut().zip(&mut best) {
-            let start = Instant::now();
-            items.iter().for_each(work);
-            *best = best.min(start.elapsed().as_nanos() as f64 / items.len() as f64);
-        }
-    }
-    for ((name, _), ns) in works.iter().zip(best) {
-        println!("{ns:9.0} ns  {name}");
-    }
+    (0..2000).map(event).collect()
 }

@@ -239,6 +239,8 @@ fn generated_events_are_signed() {
 enum Tampering {
     /// Nothing, but an AUTH greets whoever connects.
     Greeting,
+    /// Nothing, but an answered subscription is closed, as rust-nostr's relay does it.
+    Closing,
     Losing,
     Doubling,
     Swapping,
@@ -301,6 +303,14 @@ fn pass(
         let tampered = is_event && seen.fetch_add(1, Ordering::Relaxed) >= after;
         let mut out = framed(&payload);
         match how {
+            Tampering::Closing => {
+                let text = String::from_utf8_lossy(&payload);
+                if let Some(rest) = text.strip_prefix("[\"EOSE\",\"") {
+                    let name = rest.split('"').next()?;
+                    let closed = format!("[\"CLOSED\",\"{name}\",\"\"]");
+                    out.extend(framed(closed.as_bytes()));
+                }
+            }
             Tampering::Losing if tampered => out.clear(),
             Tampering::Doubling if tampered => out.extend(framed(&payload)),
             Tampering::Altering if tampered => {
@@ -360,6 +370,24 @@ fn a_greeting_is_not_taken_for_an_answer() {
         "1",
         "--phases",
         "publish,query,subscribe",
+    ];
+    let out = place.run(&small(&url, &more)).ok();
+    assert!(out.contains("passed"), "{out}");
+    relay.stop();
+}
+
+#[test]
+fn a_subscription_that_is_closed_behind_its_answer_is_answered() {
+    let place = Place::new();
+    let relay = Relay::start(&place);
+    let url = tampering(&relay, Tampering::Closing, 0);
+    let more = [
+        "--rounds",
+        "1",
+        "--seconds",
+        "1",
+        "--phases",
+        "publish,query",
     ];
     let out = place.run(&small(&url, &more)).ok();
     assert!(out.contains("passed"), "{out}");

@@ -49,19 +49,24 @@ impl Tables {
         for table in tables {
             args.extend(["--open", table]);
         }
-        let mut child = place.command(&args).stderr(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut command = place.command(&args);
+        let mut server = Self(
+            command.stderr(Stdio::piped()).spawn().unwrap(),
+            String::new(),
+        );
+        let mut lines = BufReader::new(server.0.stderr.take().unwrap()).lines();
         let mut said = String::new();
-        loop {
+        while server.1.is_empty() {
             let line = lines.next().unwrap_or_else(|| panic!("not ready: {said}"));
             let line = line.unwrap();
             if let Some((_, address)) = line.split_once("tables are ready at ") {
-                // What else it says is nobody's business here, but must be read.
-                thread::spawn(move || lines.for_each(drop));
-                return Self(child, address.to_owned());
+                address.clone_into(&mut server.1);
             }
             said += &line;
         }
+        // What else it says is nobody's business here, but must be read.
+        thread::spawn(move || lines.for_each(drop));
+        server
     }
 }
 

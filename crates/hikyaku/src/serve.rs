@@ -7,9 +7,10 @@ use std::{
 
 use hikyaku_engine::Engine;
 use hikyaku_members::Members;
+use hikyaku_policies::{Policies, PolicyConfig};
 use hikyaku_postgres::{BackfillState, PostgresMeters};
 use hikyaku_relay::RelayUrls;
-use hikyaku_server::{Gauge, Gauges, Server, ServerError};
+use hikyaku_server::{BoundServer, Gauge, Gauges, Server, ServerError};
 use hikyaku_vfs::{RealDisk, Vfs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -43,9 +44,8 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     settings.server.members.clone_from(&members);
     let data = settings.data.clone();
     let public_url = settings.server.public_url.clone();
-    let server = Server::new(settings.server, opened.events())
-        .bind()
-        .map_err(|error| failure(&error))?;
+    let server = Server::new(settings.server, opened.events());
+    let server = bind(server, settings.policies)?;
     let bans = KeptBans::open(&data, &opened, server.bans())?;
     bans.follow()
         .map_err(|error| Failure::io("can't start a thread", &error))?;
@@ -84,6 +84,26 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     }
     host.store.close();
     served
+}
+
+/// Binds the server, with the policies if there are any.
+fn bind(server: Server, policies: PolicyConfig) -> Result<BoundServer, Failure> {
+    let bound = if policies.is_empty() {
+        server.bind()
+    } else {
+        let policies = Policies::new(policies)
+            .map_err(|error| Failure::io("the policies can't be kept", &error))?;
+        server
+            .information(|document| {
+                if let Some(limitation) = document.get_mut("limitation") {
+                    limitation["restricted_writes"] = true.into();
+                }
+            })
+            .plugin(async move |_| Ok(policies))
+            .on_event(Policies::on_event)
+            .bind()
+    };
+    bound.map_err(|error| failure(&error))
 }
 
 /// Says that clients can connect, whatever the log leaves out.

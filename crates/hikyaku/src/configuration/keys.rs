@@ -241,6 +241,11 @@ pub(super) static KEYS: &[Key] = &[
         "How long nothing may move on an HTTP connection before it is closed."
     ),
     key!(
+        "timeouts.handler_seconds",
+        server.handler_timeout,
+        "How long a plugin or policy may take for one request or event."
+    ),
+    key!(
         "timeouts.ping_seconds",
         server.ping_interval,
         "After how long a silence a client is pinged; it has as long again to answer."
@@ -331,6 +336,62 @@ pub(super) static KEYS: &[Key] = &[
         "rates.queries_per_address_burst",
         server.rates.queries_per_address.burst,
         "REQs and COUNTs that one address may send at once after a pause."
+    ),
+    key!(
+        "policy.keys_allowed",
+        policies.keys_allowed,
+        "Keys that may write; none means all."
+    ),
+    key!(
+        "policy.keys_denied",
+        policies.keys_denied,
+        "Keys that may not write."
+    ),
+    key!(
+        "policy.kinds_allowed",
+        policies.kinds_allowed,
+        "Kinds that may be written, and ranges of them; none means all."
+    ),
+    key!(
+        "policy.kinds_denied",
+        policies.kinds_denied,
+        "Kinds that may not be written."
+    ),
+    key!(
+        "policy.words_denied",
+        policies.words_denied,
+        "Texts that no event's content may have in it, in whatever case."
+    ),
+    key!(
+        "policy.addresses_allowed",
+        policies.addresses_allowed,
+        "Addresses and ranges of addresses that may write; none means all."
+    ),
+    key!(
+        "policy.addresses_denied",
+        policies.addresses_denied,
+        "Addresses that may not write."
+    ),
+    key!(
+        "policy.work",
+        policies.work,
+        "Bits of work that events must show (NIP-13), by kind, as in [\"1=16\", \"*=8\"]; the first that has an event's kind counts."
+    ),
+    key!(
+        "policy.script",
+        policies.script,
+        "The command of a write-policy plugin that was made for strfry.",
+        "\"/etc/hikyaku/policy.py\""
+    ),
+    key!(
+        "policy.script_seconds",
+        policies.script_timeout,
+        "How long the plugin may take for one event before it is killed and started again."
+    ),
+    key!(
+        "policy.script_failure",
+        policies.script_failure,
+        "What becomes of an event that the plugin gives no answer to: \"refuse\" or \"accept\"."
     ),
     key!(
         "members.keep",

@@ -9,6 +9,7 @@ use std::{
 
 use hikyaku_engine::{Durability, Options};
 use hikyaku_members::FootprintLimits;
+use hikyaku_policies::PolicyConfig;
 use hikyaku_relay::{RelayUrls, UrlError};
 use hikyaku_server::ServerConfig;
 
@@ -43,6 +44,8 @@ pub(crate) struct Settings {
     pub(crate) keep_members: bool,
     /// What is kept of the visitors of members' pages.
     pub(crate) footprints: FootprintLimits,
+    /// Who may write what.
+    pub(crate) policies: PolicyConfig,
     /// Which tables are served beside the relay.
     pub(crate) tables: TablesSettings,
     /// Which log lines are written, as `info` or `warn,hikyaku_server=debug`.
@@ -120,6 +123,7 @@ impl Default for Settings {
             purge_seconds_max: Options::default().purge_seconds_max,
             keep_members: true,
             footprints: FootprintLimits::default(),
+            policies: PolicyConfig::default(),
             tables: TablesSettings::default(),
             log_filter: "info".to_owned(),
             log_format: LogFormat::Text,

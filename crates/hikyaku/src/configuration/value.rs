@@ -5,6 +5,7 @@ use std::{
 };
 
 use hikyaku_event::{PublicKey, escape};
+use hikyaku_policies::{KindRange, ScriptFailure, WorkRule};
 use hikyaku_server::AddressRange;
 use hikyaku_tables::{Logging, NamedTable};
 use toml::de::DeValue;
@@ -277,6 +278,71 @@ impl Value for Vec<AddressRange> {
     }
     fn write(&self) -> Option<String> {
         Some(list(self))
+    }
+}
+
+impl Value for Vec<KindRange> {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_list(
+            given,
+            "a list of kinds or ranges of kinds, like [\"1\", \"30000-39999\"]",
+        )
+    }
+    fn write(&self) -> Option<String> {
+        Some(list(self))
+    }
+}
+
+impl Value for Vec<WorkRule> {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_list(
+            given,
+            "a list of kinds with bits of work, like [\"1=16\", \"*=8\"]",
+        )
+    }
+    fn write(&self) -> Option<String> {
+        Some(list(self))
+    }
+}
+
+impl Value for Vec<String> {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_list(given, "a list of texts")
+    }
+    fn write(&self) -> Option<String> {
+        Some(list(self))
+    }
+}
+
+impl Value for Vec<PublicKey> {
+    fn read(given: &Given) -> Result<Self, String> {
+        let texts: Vec<String> = read_list(given, "a list of public keys in hex")?;
+        texts
+            .iter()
+            .map(|text| {
+                PublicKey::from_hex(text.as_bytes())
+                    .map_err(|error| format!("`{text}` is no public key: {error}"))
+            })
+            .collect()
+    }
+    fn write(&self) -> Option<String> {
+        Some(list(self))
+    }
+}
+
+impl Value for ScriptFailure {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_text(given, "\"refuse\" or \"accept\"", |text| match text {
+            "refuse" => Some(Self::Refuse),
+            "accept" => Some(Self::Accept),
+            _ => None,
+        })
+    }
+    fn write(&self) -> Option<String> {
+        Some(quoted(match self {
+            Self::Refuse => "refuse",
+            Self::Accept => "accept",
+        }))
     }
 }
 

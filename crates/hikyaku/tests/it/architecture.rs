@@ -10,7 +10,7 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 12] = [
+const LAYERS: [(&str, &[&str]); 13] = [
     ("vfs", &[]),
     ("event", &[]),
     ("store", &["event"]),
@@ -21,6 +21,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("members", &["event", "tables"]),
     ("relay", &["event", "store"]),
     ("server", &["event", "store", "tables", "members", "relay"]),
+    ("policies", &["event", "server"]),
     ("sources", &["event"]),
     (
         "hikyaku",
@@ -37,6 +38,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
             "members",
             "relay",
             "server",
+            "policies",
             "sources",
         ],
     ),

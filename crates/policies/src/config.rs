@@ -1,0 +1,201 @@
+//! What the policies are told.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use hikyaku_event::{Kind, PublicKey};
+use hikyaku_server::AddressRange;
+
+/// What is let in. The default lets everything in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicyConfig {
+    /// Keys that may write; none means all.
+    pub keys_allowed: Vec<PublicKey>,
+    /// Keys that may not.
+    pub keys_denied: Vec<PublicKey>,
+    /// Kinds that may be written; none means all.
+    pub kinds_allowed: Vec<KindRange>,
+    /// Kinds that may not.
+    pub kinds_denied: Vec<KindRange>,
+    /// Texts that no event's content may have in it, in whatever case.
+    pub words_denied: Vec<String>,
+    /// Addresses that may write; none means all.
+    pub addresses_allowed: Vec<AddressRange>,
+    /// Addresses that may not.
+    pub addresses_denied: Vec<AddressRange>,
+    /// Work that an event must show, by kind; the first rule that has its kind counts.
+    pub work: Vec<WorkRule>,
+    /// The command of a write-policy plugin of strfry's kind.
+    pub script: Option<String>,
+    /// How long the plugin may take for one event.
+    pub script_timeout: Duration,
+    /// What becomes of an event that the plugin gives no answer to.
+    pub script_failure: ScriptFailure,
+}
+
+impl Default for PolicyConfig {
+    fn default() -> Self {
+        Self {
+            keys_allowed: Vec::new(),
+            keys_denied: Vec::new(),
+            kinds_allowed: Vec::new(),
+            kinds_denied: Vec::new(),
+            words_denied: Vec::new(),
+            addresses_allowed: Vec::new(),
+            addresses_denied: Vec::new(),
+            work: Vec::new(),
+            script: None,
+            script_timeout: Duration::from_secs(5),
+            script_failure: ScriptFailure::Refuse,
+        }
+    }
+}
+
+impl PolicyConfig {
+    /// Tells whether everything is let in.
+    pub fn is_empty(&self) -> bool {
+        *self
+            == Self {
+                script_timeout: self.script_timeout,
+                script_failure: self.script_failure,
+                ..Self::default()
+            }
+    }
+}
+
+/// What becomes of an event that a write-policy plugin gives no answer to: it has ended, it took too
+/// long, or it said what nobody understands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScriptFailure {
+    /// It is refused with `error: `, as strfry does.
+    Refuse,
+    /// It is let in.
+    Accept,
+}
+
+/// Kinds from one to another, both included: `1`, `30000-39999`, `*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KindRange {
+    first: u16,
+    last: u16,
+}
+
+impl KindRange {
+    /// Tells whether a kind is one of them.
+    pub fn contains(&self, kind: Kind) -> bool {
+        (self.first..=self.last).contains(&kind.0)
+    }
+}
+
+/// So many bits of work for these kinds: `1=16`, `*=8`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WorkRule {
+    /// For which kinds.
+    pub kinds: KindRange,
+    /// How many bits; 0 for none.
+    pub bits: u8,
+}
+
+/// A text that is not what a policy is written as.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PolicySyntaxError(String);
+
+impl fmt::Display for PolicySyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for PolicySyntaxError {}
+
+impl FromStr for KindRange {
+    type Err = PolicySyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refused = || {
+            PolicySyntaxError(format!(
+                "`{text}` is no kind or range of kinds like 1, 30000-39999 or *"
+            ))
+        };
+        if text == "*" {
+            return Ok(Self {
+                first: 0,
+                last: u16::MAX,
+            });
+        }
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        let range = Self {
+            first: first.parse().map_err(|_| refused())?,
+            last: last.parse().map_err(|_| refused())?,
+        };
+        if range.first > range.last {
+            return Err(refused());
+        }
+        Ok(range)
+    }
+}
+
+impl fmt::Display for KindRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.first, self.last) {
+            (0, u16::MAX) => f.write_str("*"),
+            (first, last) if first == last => write!(f, "{first}"),
+            (first, last) => write!(f, "{first}-{last}"),
+        }
+    }
+}
+
+impl FromStr for WorkRule {
+    type Err = PolicySyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let refused = || {
+            PolicySyntaxError(format!(
+                "`{text}` is no rule for work like 1=16, 30000-39999=20 or *=8"
+            ))
+        };
+        let (kinds, bits) = text.split_once('=').ok_or_else(refused)?;
+        Ok(Self {
+            kinds: kinds.parse()?,
+            bits: bits.parse().map_err(|_| refused())?,
+        })
+    }
+}
+
+impl fmt::Display for WorkRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.kinds, self.bits)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_read_as_they_are_written() {
+        for text in ["1=16", "30000-39999=20", "*=0"] {
+            assert_eq!(text.parse::<WorkRule>().unwrap().to_string(), text);
+        }
+        for text in ["", "1", "1=", "=1", "2-1=3", "1=256", "70000=1", "-1=1"] {
+            assert!(text.parse::<WorkRule>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_range_has_both_its_ends() {
+        let range: KindRange = "10-20".parse().unwrap();
+        let inside = [9, 10, 20, 21].map(|kind| range.contains(Kind(kind)));
+        assert_eq!(inside, [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_timeout_alone_is_no_policy() {
+        let mut config = PolicyConfig {
+            script_timeout: Duration::from_secs(1),
+            ..PolicyConfig::default()
+        };
+        assert!(config.is_empty());
+        config.words_denied.push("x".to_owned());
+        assert!(!config.is_empty());
+    }
+}

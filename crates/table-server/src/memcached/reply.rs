@@ -1,5 +1,7 @@
 //! What a client hears of an update.
 
+use std::sync::{Arc, atomic::AtomicBool};
+
 use hikyaku_tables::{Outcome, TableError};
 
 use super::{meta::MetaReply, words::write_number};
@@ -14,6 +16,8 @@ pub(super) enum Reply {
     Meta(Box<MetaReply>),
     /// What a task has made is the answer.
     Made,
+    /// So it is to `mg`; the task notes whether there was a record.
+    MetaGet(Arc<AtomicBool>),
     /// `flush_all`, unless it is quiet.
     Flushed(bool),
 }

@@ -1,6 +1,6 @@
 //! One client's conversation in memcached's text protocol.
 
-use std::mem;
+use std::{mem, sync::atomic::Ordering::Relaxed};
 
 use hikyaku_tables::{Attributes, Change, Outcome, Update};
 use memchr::memchr;
@@ -332,6 +332,10 @@ impl Protocol for Session {
                         line("OK", exchange.output);
                     }
                 }
+                (Settled::Task(Ok(made)), Reply::MetaGet(is_hit)) => {
+                    meta::count_get(is_hit.load(Relaxed), exchange);
+                    exchange.output.extend_from_slice(&made);
+                }
                 (Settled::Task(Ok(made)), _) => {
                     if let Some(reading) = &self.reading {
                         reading.count(&Ok(!made.is_empty()), exchange);
@@ -347,7 +351,7 @@ impl Protocol for Session {
                         return;
                     }
                 }
-                (Settled::Update(Ok(_)), Reply::Made | Reply::Flushed(_)) => {}
+                (Settled::Update(Ok(_)), Reply::Made | Reply::MetaGet(_) | Reply::Flushed(_)) => {}
             }
         }
     }

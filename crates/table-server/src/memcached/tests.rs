@@ -6,7 +6,9 @@ use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
 use proptest::{collection::vec, prelude::*};
 
 use super::{Session, testing::fuzz_memcached};
-use crate::{metrics::Count, rehearsal::Rehearsal, slow::Slow};
+use crate::{
+    catalogue::Catalogue, metrics::Count, rehearsal::Rehearsal, slow::Slow, writer::Batch,
+};
 
 fn memory() -> MemoryTable {
     MemoryTable::new(MemoryOptions::default(), None)
@@ -321,6 +323,32 @@ fn near_commands() -> impl Strategy<Value = Vec<u8>> {
         let bytes = |(word, end): (Vec<u8>, &str)| [&word, end.as_bytes()].concat();
         words.into_iter().flat_map(bytes).collect()
     })
+}
+
+#[test]
+fn a_delayed_flush_empties_the_table_at_its_time() {
+    let table: Arc<dyn Table> = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
+    let tables = vec![("t".to_owned(), table)];
+    let mut server = Rehearsal::new(Session::default(), tables);
+    let begun = server.now_us;
+    assert_eq!(server.say(b"flush_all 10\r\n"), b"OK\r\n");
+    assert_eq!(server.say(b"set a 0 0 1\r\nx\r\n"), b"STORED\r\n");
+    for (seconds, left) in [(9, 1), (10, 0)] {
+        server.catalogue.flush_due(begun + seconds * 1_000_000);
+        let served = server.catalogue.table(Catalogue::DEFAULT);
+        // What was asked of the table's thread is done when this is.
+        let done = served.writer.send(Batch::default());
+        done.blocking_recv().unwrap();
+        assert_eq!(served.table.count(), left, "after {seconds} seconds");
+    }
+}
+
+#[test]
+fn what_waits_for_the_disk_is_counted_as_what_does_not() {
+    fuzz_memcached(
+        b"mg a N10\r\nmg a T5\r\nmg b T5\r\nms a 1 C1 I\r\nx\r\nma b N0 T9\r\nmd a I\r\nmg a v R90\r\n\
+          gat 10 a b\r\nma a D1 t\r\nstats\r\n",
+    );
 }
 
 proptest! {

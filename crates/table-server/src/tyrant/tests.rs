@@ -300,6 +300,8 @@ fn searches_and_copies_stop_no_updates() {
     ];
     let answered = [&[0][..], &results(&[b"b", b""]), &[0]].concat();
     assert_eq!(server.say(&asked.concat()), answered);
+    server.say(&asked[..2].concat());
+    assert!(server.was_aside, "a search goes with updates");
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Checkpoint {
         write().map_err(TableError::io("write", &path))
     }
 
-    fn encode(&self) -> Vec<u8> {
+    pub(super) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let flags = if self.known.unlogged {
             FLAG_UNLOGGED

@@ -7,6 +7,8 @@ mod open;
 mod options;
 mod replication;
 mod tables;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 

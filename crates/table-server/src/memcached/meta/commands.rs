@@ -1,5 +1,10 @@
 //! The meta commands in a conversation: which go to a table's writer, and how each is answered.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering::Relaxed},
+};
+
 use hikyaku_tables::{Outcome, Stamp, Table, TableError, Update};
 
 use super::{Command, LONG_OPAQUE, Meta, MetaReply, answer, arithmetic, get, set};
@@ -80,7 +85,11 @@ impl Session {
                 answer(Command::Set, &owned, &result, &mut output);
                 Ok(output)
             };
-            return self.leave(id, Box::new(task), Reply::Made, bytes, exchange);
+            let step = self.leave(id, Box::new(task), Reply::Made, bytes, exchange);
+            if step == Step::Went {
+                exchange.count(Count::Set, 1);
+            }
+            return step;
         }
         let step = self.meta_update((id, &update), Command::Set, &meta, bytes, exchange);
         if step == Step::Went {
@@ -166,10 +175,15 @@ impl Session {
             let leases = served.leases.clone();
             let prefix = meta.key.len() - key.len();
             let owned = meta.into_owned();
+            let is_hit = Arc::new(AtomicBool::new(false));
+            let reply = match command {
+                Command::Get => Reply::MetaGet(Arc::clone(&is_hit)),
+                _ => Reply::Made,
+            };
             let task = move |table: &dyn Table, stamp: Stamp| {
                 let key = owned.key.get(prefix..).unwrap_or_default();
                 let (mut value, mut output) = (Vec::new(), Vec::new());
-                compound(
+                let found = compound(
                     command,
                     table,
                     &leases,
@@ -179,9 +193,14 @@ impl Session {
                     &mut value,
                     &mut output,
                 )?;
+                is_hit.store(found, Relaxed);
                 Ok(output)
             };
-            return self.leave(id, Box::new(task), Reply::Made, at.bytes, exchange);
+            let step = self.leave(id, Box::new(task), reply, at.bytes, exchange);
+            if step == Step::Went {
+                exchange.count(Count::Meta, 1);
+            }
+            return step;
         }
         if !exchange.is_settled() {
             return Step::Settle;
@@ -199,15 +218,7 @@ impl Session {
             exchange.output,
         );
         match done {
-            Ok(is_hit) if command == Command::Get => {
-                exchange.count(Count::Get, 1);
-                let found = if is_hit {
-                    Count::GetHits
-                } else {
-                    Count::GetMisses
-                };
-                exchange.count(found, 1);
-            }
+            Ok(is_hit) if command == Command::Get => count_get(is_hit, exchange),
             Ok(_) => {}
             Err(error) => {
                 exchange.count(Count::Refused, 1);
@@ -279,6 +290,17 @@ fn compound(
         }
     };
     Ok(outcome != Outcome::NotFound)
+}
+
+/// Counts what came of `mg`.
+pub(in crate::memcached) fn count_get(is_hit: bool, exchange: &Exchange<'_>) {
+    exchange.count(Count::Get, 1);
+    let found = if is_hit {
+        Count::GetHits
+    } else {
+        Count::GetMisses
+    };
+    exchange.count(found, 1);
 }
 
 /// Counts what came of a meta command that was one update.

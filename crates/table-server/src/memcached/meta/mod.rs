@@ -8,7 +8,7 @@ mod set;
 
 use flags::LONG_OPAQUE;
 
-pub(super) use commands::count_meta;
+pub(super) use commands::{count_get, count_meta};
 pub(super) use flags::{Command, Meta};
 
 use hikyaku_tables::{Outcome, TableError};

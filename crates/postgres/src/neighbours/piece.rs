@@ -5,6 +5,10 @@ const BYTES_MAX: usize = 7_800;
 
 /// One piece of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(
+    clippy::struct_field_names,
+    reason = "a piece has a number among pieces"
+)]
 pub(super) struct Piece<'a> {
     /// Who tells.
     pub(super) node: &'a str,

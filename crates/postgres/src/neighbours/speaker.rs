@@ -40,6 +40,10 @@ pub(crate) struct Speaker {
 
 impl Speaker {
     /// Starts to tell on a channel, in this node's name.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the task keeps a connector of its own"
+    )]
     pub(crate) fn start(
         connector: Connector,
         channel: String,

@@ -75,6 +75,7 @@ impl Cluster {
     ///
     /// # Panics
     /// As [`Cluster::start`] does.
+    #[must_use]
     pub fn replica(&self, settings: &[&str]) -> Self {
         Self::keep(settings, self.port, &[])
     }

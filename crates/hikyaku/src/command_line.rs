@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::{configuration::Flags, failure::EXIT_CODES, tables::TablesCommand};
+use crate::{configuration::Flags, failure::EXIT_CODES, requests::Sort, tables::TablesCommand};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -178,6 +178,57 @@ Examples:
     Stats {
         #[command(flatten)]
         asking: Asking,
+    },
+    /// Look for what usually goes wrong, and say what to do about it
+    ///
+    /// Looks at the machine, the configuration, the store or the database, the running server if there
+    /// is one, and the relay's public address. Changes nothing. Exit code 1 if anything is bad.
+    Doctor {
+        #[command(flatten)]
+        asking: Asking,
+    },
+    /// Print what requests cost, by their shape: which are slow, and why
+    ///
+    /// Asks the running server, which measures every REQ, COUNT, EVENT and HTTP request. Requests are
+    /// grouped by which fields they have, how many values (rounded) and which limit. `exam/ret` is how
+    /// many events were looked at for each one that was answered; 1 is the best there is.
+    #[command(after_help = "\
+Examples:
+  hikyaku slow
+  hikyaku slow --save before.json           # then change something, wait, and
+  hikyaku slow --since before.json")]
+    Slow {
+        #[command(flatten)]
+        asking: Asking,
+        /// Keep the figures in a file, to compare with later
+        #[arg(long, value_name = "FILE")]
+        save: Option<PathBuf>,
+        /// Only what has come since these were kept, beside what was then
+        #[arg(long, value_name = "FILE")]
+        since: Option<PathBuf>,
+        /// What comes first
+        #[arg(long, value_enum, default_value = "time")]
+        sort: Sort,
+        /// How many shapes at most
+        #[arg(long, value_name = "COUNT", default_value_t = 20)]
+        limit: u32,
+    },
+    /// Show live which requests the running server works on, and what they cost
+    ///
+    /// Keys: s sorts by the next column, a shows the time since the start, space pauses, q quits. Without
+    /// a terminal each interval is printed below the last.
+    Top {
+        #[command(flatten)]
+        place: Place,
+        /// Seconds between two pictures
+        #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        interval: u64,
+        /// End after so many pictures
+        #[arg(long, value_name = "COUNT")]
+        count: Option<u64>,
+        /// What comes first
+        #[arg(long, value_enum, default_value = "time")]
+        sort: Sort,
     },
     /// Check every checksum, and that the indexes agree with the log
     ///
@@ -446,6 +497,8 @@ impl Command {
             | Self::Count { asking, .. }
             | Self::Delete { asking, .. }
             | Self::Stats { asking }
+            | Self::Slow { asking, .. }
+            | Self::Doctor { asking }
             | Self::Verify { asking }
             | Self::Repair { asking }
             | Self::Members { asking, .. }
@@ -455,9 +508,10 @@ impl Command {
             | Self::Bans { asking }
             | Self::Config { asking, .. } => (&asking.place, None),
             Self::Postgres { command } => (command.place(), None),
-            Self::Export { place, .. } | Self::Query { place, .. } | Self::Compact { place } => {
-                (place, None)
-            }
+            Self::Export { place, .. }
+            | Self::Query { place, .. }
+            | Self::Top { place, .. }
+            | Self::Compact { place } => (place, None),
             Self::Tables(_) | Self::Bench(_) => return Flags::default(),
         };
         Flags {

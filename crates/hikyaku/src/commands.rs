@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use hikyaku_bench::Bench;
@@ -14,6 +15,7 @@ use hikyaku_bench::Bench;
 use crate::{
     command_line::Command,
     configuration::{Effective, example},
+    doctor,
     failure::Failure,
     operations::{
         ImportEnd, Input, Operation, Report, Which, check_reason, parse_banned, parse_filter,
@@ -21,7 +23,7 @@ use crate::{
     },
     origin, postgres_commands,
     present::{self, Terminal, Total},
-    serve, signals,
+    requests, serve, signals,
     store::{self, Absent, Store},
     tables,
 };
@@ -87,6 +89,29 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
         Command::Stats { asking } => {
             let store = Store::reach(settings, Absent::Refuse)?;
             show(&store.ask(&Operation::Statistics)?, asking.json)
+        }
+        Command::Doctor { asking } => doctor::doctor(settings, asking.json),
+        Command::Slow {
+            asking,
+            save,
+            since,
+            sort,
+            limit,
+        } => requests::slow(
+            settings,
+            save.as_deref(),
+            since.as_deref(),
+            (*sort, *limit as usize),
+            asking.json,
+        ),
+        Command::Top {
+            interval,
+            count,
+            sort,
+            ..
+        } => {
+            let interval = Duration::from_secs(*interval);
+            requests::top(settings, interval, *count, *sort, &stop_flag()?)
         }
         Command::Verify { asking } => {
             let store = Store::reach(settings, Absent::Refuse)?;

@@ -53,6 +53,7 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
         bans: Some(bans),
         store: opened,
         members,
+        watch: Some(server.watch()),
         urls: match public_url {
             Some(url) => {
                 RelayUrls::public(&url).map_err(|error| Failure::Usage(error.to_string()))?
@@ -75,6 +76,7 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     if let Some(tables) = tables {
         tables.stop();
     }
+    drop(host.watch);
     drop(host.members);
     if let Some(bans) = host.bans {
         bans.close();

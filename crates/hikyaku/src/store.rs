@@ -126,6 +126,7 @@ impl Store {
             urls,
             members: None,
             bans: None,
+            watch: None,
         }))
     }
 

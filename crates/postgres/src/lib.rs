@@ -9,6 +9,7 @@ mod bans;
 mod columns;
 mod connection;
 mod error;
+mod examination;
 mod feed;
 mod meters;
 mod neighbours;
@@ -27,6 +28,7 @@ mod write;
 pub use crate::{
     backfill::{Backfill, BackfillState, BackfillStatus, Pace},
     error::PostgresError,
+    examination::{Examination, SlowStatement, TableExamination},
     meters::PostgresMeters,
     options::Options,
     schema::schema_sql,

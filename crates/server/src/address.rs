@@ -11,6 +11,8 @@ use std::{
     },
 };
 
+use crate::arrivals::Arrivals;
+
 /// A range of IP addresses: `192.0.2.7`, `10.0.0.0/8`, `2001:db8::/32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressRange {
@@ -147,6 +149,7 @@ const SLOTS: usize = 1 << 16;
 /// allowance: rare, harmless, and nothing that anybody can arrange.
 #[derive(Debug)]
 pub(crate) struct AddressCounts {
+    pub(crate) arrivals: Arrivals,
     slots: Box<[AtomicU32]>,
     hasher: foldhash::fast::FixedState,
     max: u32,
@@ -163,6 +166,7 @@ pub(crate) struct AddressPermit {
 impl AddressCounts {
     pub(crate) fn new(max: u32, exempt: Vec<AddressRange>, seed: u64) -> Self {
         Self {
+            arrivals: Arrivals::default(),
             slots: (0..SLOTS).map(|_| AtomicU32::new(0)).collect(),
             hasher: foldhash::fast::FixedState::with_seed(seed),
             max,

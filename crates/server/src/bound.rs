@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use crate::{
     Bans, Server, ServerError,
     clock::unix_now,
+    condition::Watch,
     http::Site,
     metrics::{self, Counters, Metrics},
     neighbours,
@@ -165,6 +166,14 @@ impl BoundServer {
     /// Returns where to say who is kept out.
     pub fn bans(&self) -> Bans {
         self.shared.bans.clone()
+    }
+
+    /// Returns what an operator can ask the server while it runs.
+    pub fn watch(&self) -> Watch {
+        Watch {
+            shared: Arc::clone(&self.shared),
+            metrics: self.metrics.clone(),
+        }
     }
 
     /// Returns the figures.

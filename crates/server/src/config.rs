@@ -55,6 +55,8 @@ pub struct ServerConfig {
     pub sweep_interval: Duration,
     /// Where an operator reads the metrics; `None` for nowhere.
     pub metrics_listen: Option<SocketAddr>,
+    /// Whether it is measured what requests cost, by their shape.
+    pub measure_requests: bool,
     /// Figures kept by others to show among the metrics.
     pub gauges: Option<Gauges>,
 }
@@ -88,6 +90,7 @@ impl ServerConfig {
             publications_in_flight_max: 1024,
             sweep_interval: Duration::from_mins(1),
             metrics_listen: None,
+            measure_requests: true,
             gauges: None,
         }
     }

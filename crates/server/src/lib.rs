@@ -10,9 +10,11 @@
 //! This is where sockets, the clock, randomness and the async runtime are: nothing below has them.
 
 mod address;
+mod arrivals;
 mod bans;
 mod bound;
 mod clock;
+mod condition;
 mod config;
 mod connection;
 mod entrance;
@@ -24,6 +26,7 @@ mod phase;
 mod plugin;
 mod rates;
 mod recorder;
+mod requests;
 mod server;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -31,8 +34,10 @@ pub mod websocket;
 mod worker;
 
 pub use address::{AddressRange, AddressRangeError};
+pub use arrivals::RecentClients;
 pub use bans::{Banned, BannedError, Bans};
 pub use bound::BoundServer;
+pub use condition::Watch;
 pub use config::ServerConfig;
 pub use http::{
     Body, BodyError, ClientAddress, Html, IntoResponse, Json, Problem, Request, Response, Route,

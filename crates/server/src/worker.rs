@@ -5,7 +5,7 @@ use std::{
     io,
     rc::Rc,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     time::Duration,
@@ -14,6 +14,7 @@ use std::{
 use hashbrown::HashMap;
 use hikyaku_event::Verifier;
 use hikyaku_members::RateLimits;
+use hikyaku_observe::{Ledger, Observations};
 use hikyaku_relay::{Action, LiveIndex, RelayConfig};
 use hikyaku_store::{EventStore, Neighbours, StoreReader};
 use tokio::{
@@ -26,6 +27,7 @@ use crate::{
     ServerConfig,
     address::AddressCounts,
     bans::{self, BanList, Bans},
+    clock::unix_now_us,
     connection::{Connection, Gathered},
     entrance::{self, Arrival},
     feed::{self, Delivery},
@@ -35,6 +37,7 @@ use crate::{
     plugin::{self, Caller, HandlerBook, PluginError, Plugins},
     rates::RateGate,
     recorder::{Observation, Recorder},
+    requests::Requests,
 };
 
 /// Bytes read from a socket at once. All connections of a worker read into one buffer in turn, so
@@ -44,7 +47,7 @@ const INPUT_BYTES: usize = 256 * 1024;
 /// Bytes for the state of clients' rates.
 const RATES_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// What all workers share; nothing in it needs a lock.
+/// What all workers share; nothing in it needs a lock once they have started.
 pub(crate) struct Shared {
     pub(crate) config: ServerConfig,
     pub(crate) relay: Arc<RelayConfig>,
@@ -58,6 +61,10 @@ pub(crate) struct Shared {
     pub(crate) routes: RouteTable,
     pub(crate) handlers: Arc<HandlerBook>,
     pub(crate) counters: Arc<Counters>,
+    /// What requests cost, if that is measured.
+    pub(crate) observations: Option<Observations>,
+    /// Each worker's part of that, until it takes it.
+    ledgers: Mutex<Vec<Option<Ledger>>>,
     connections: AtomicUsize,
     /// The same, by worker.
     loads: Vec<AtomicUsize>,
@@ -107,7 +114,14 @@ impl Shared {
             config.rates,
             config.unlimited_addresses.clone(),
         );
+        let (observations, ledgers) = config
+            .measure_requests
+            .then(|| Observations::new(inboxes.len(), unix_now_us(), seed))
+            .unzip();
+        let ledgers = ledgers.into_iter().flatten().map(Some).collect();
         Self {
+            observations,
+            ledgers: Mutex::new(ledgers),
             addresses: Arc::new(addresses),
             rates,
             recorder,
@@ -132,6 +146,11 @@ impl Shared {
         self.rates.share(neighbours.is_some());
         self.neighbours = neighbours;
         self
+    }
+
+    fn requests(&self, worker: usize) -> Requests {
+        let mut ledgers = self.ledgers.lock().unwrap_or_else(PoisonError::into_inner);
+        Requests::new(ledgers.get_mut(worker).and_then(Option::take))
     }
 
     /// Counts one more connection, unless there are as many as there may be, and gives it to the
@@ -233,6 +252,7 @@ pub(crate) struct Worker {
     pub(crate) bans: RefCell<Arc<BanList>>,
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) plugins: Rc<Plugins>,
+    pub(crate) requests: Requests,
     pub(crate) patience: Patience,
     /// What every connection reads into, in turn.
     pub(crate) input: RefCell<Box<[u8]>>,
@@ -386,6 +406,7 @@ impl Worker {
             live: RefCell::new(LiveIndex::new(shared.seed)),
             bans: RefCell::new(bans),
             metrics,
+            requests: shared.requests(index),
             patience: Patience::new(&shared.config),
             input: RefCell::new(vec![0; INPUT_BYTES].into()),
             output: RefCell::default(),

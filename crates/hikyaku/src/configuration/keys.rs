@@ -448,6 +448,11 @@ pub(super) static KEYS: &[Key] = &[
         "\"127.0.0.1:9777\""
     ),
     key!(
+        "metrics.requests",
+        server.measure_requests,
+        "Whether it is measured what requests cost, by their shape: what `hikyaku slow` and `hikyaku top` show."
+    ),
+    key!(
         "log.filter",
         log_filter,
         "Which lines are logged: error, warn, info, debug or trace; or by part, like \"warn,hikyaku_server=debug\"."

@@ -9,4 +9,4 @@ mod value;
 
 pub(crate) use effective::{Effective, Flags};
 pub(crate) use example::example;
-pub(crate) use settings::{LogFormat, SecretKey, Settings};
+pub(crate) use settings::{DurabilityKind, LogFormat, SecretKey, Settings};

@@ -17,6 +17,7 @@ use std::{
 use hikyaku_event::Filter;
 use hikyaku_members::Members;
 use hikyaku_relay::RelayUrls;
+use hikyaku_server::Watch;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use bans::{BanReport, ask_about_bans, check_reason, parse_banned};
@@ -24,11 +25,16 @@ pub(crate) use members::{
     FootprintsReport, MemberReport, MembersReport, Which, ask_about, nothing_kept, parse_key,
 };
 pub(crate) use report::{
-    BadLine, DatabaseReport, ImportEnd, ImportReport, RepairReport, Report, StatisticsReport,
-    VerifyReport,
+    BadLine, ConditionReport, DatabaseReport, ImportEnd, ImportReport, RepairReport, Report,
+    StatisticsReport, VerifyReport,
 };
 
-use crate::{bans::KeptBans, failure::Failure, opened::Opened, waiting::wait};
+use crate::{
+    bans::KeptBans,
+    failure::Failure,
+    opened::Opened,
+    waiting::{unix_now_us, wait},
+};
 
 /// An operation, as it is asked for. Filters are JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,6 +76,10 @@ pub(crate) enum Operation {
     Verify,
     /// Merge the segments and rewrite the log.
     Compact,
+    /// Tell what requests have cost, by their shape.
+    Requests,
+    /// Tell how the server does.
+    Condition,
     /// List members.
     Members {
         /// Which.
@@ -112,6 +122,8 @@ impl Operation {
             Self::Statistics => "stats",
             Self::Verify => "verify",
             Self::Compact => "compact",
+            Self::Requests => "requests",
+            Self::Condition => "condition",
             Self::Members { .. } => "members",
             Self::Footprints { .. } => "footprints",
             Self::Ban { .. } => "ban",
@@ -152,6 +164,8 @@ pub(crate) struct Host {
     pub(crate) members: Option<Arc<Members>>,
     /// Who is kept out; none if no server is to know.
     pub(crate) bans: Option<KeptBans>,
+    /// The server; none if nobody is served.
+    pub(crate) watch: Option<Watch>,
 }
 
 /// Carries an operation out on this thread. Once `stop` is set it ends as soon as it can, in order.
@@ -208,6 +222,20 @@ pub(crate) fn carry_out(
                 .as_ref()
                 .ok_or_else(|| Failure::Failed("bans are not kept by this process".to_owned()))?;
             ask_about_bans(bans, operation)
+        }
+        Operation::Requests => {
+            let observations = host.watch.as_ref().and_then(Watch::observations);
+            let observations = observations.ok_or_else(|| {
+                Failure::Failed(
+                    "what requests cost is not measured (metrics.requests is false)".to_owned(),
+                )
+            })?;
+            Ok(Report::Requests(observations.snapshot(unix_now_us())))
+        }
+        Operation::Condition => {
+            let watch = host.watch.as_ref();
+            let watch = watch.ok_or_else(|| Failure::Failed("no server runs".to_owned()))?;
+            Ok(Report::Condition(ConditionReport::of(watch)))
         }
         Operation::Members { .. } | Operation::Footprints { .. } => {
             let members = host.members.as_deref().ok_or_else(nothing_kept)?;

@@ -1,12 +1,15 @@
 //! What an operation has to say at its end, for people and for programs.
 
-use std::{io, path::PathBuf};
+use std::{io, net::IpAddr, path::PathBuf};
 
 use hikyaku_engine::{EngineStatistics, OpeningReport};
+use hikyaku_observe::Snapshot;
 use hikyaku_postgres::PostgresStatistics;
+use hikyaku_server::Watch;
 use serde::{Deserialize, Serialize};
 
 use super::{BanReport, FootprintsReport, MembersReport};
+use crate::waiting::unix_now_us;
 
 /// The end of an operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -43,6 +46,10 @@ pub(crate) enum Report {
     Repaired(RepairReport),
     /// A compaction.
     Compacted,
+    /// What requests have cost.
+    Requests(Snapshot),
+    /// How the server does.
+    Condition(ConditionReport),
     /// Members.
     Members(MembersReport),
     /// Who looked at a member's page.
@@ -59,6 +66,54 @@ pub(crate) enum Report {
         /// The bans.
         bans: Vec<BanReport>,
     },
+}
+
+/// How a running server does.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct ConditionReport {
+    /// Its process.
+    pub(crate) process: u32,
+    /// Its workers.
+    pub(crate) workers: usize,
+    /// Connections that it takes.
+    pub(crate) connections_max: usize,
+    /// Its metrics as Prometheus reads them.
+    pub(crate) metrics: String,
+    /// Clients that are remembered.
+    pub(crate) clients: usize,
+    /// The address that most of them had, and how many had it.
+    pub(crate) commonest: Option<(IpAddr, usize)>,
+    /// Those that said like a proxy that they speak for others, and were not believed.
+    pub(crate) speaking_for_others: Option<(IpAddr, usize)>,
+    /// What requests cost, if that is measured.
+    pub(crate) requests: Option<Snapshot>,
+}
+
+impl ConditionReport {
+    pub(super) fn of(watch: &Watch) -> Self {
+        let clients = watch.recent_clients();
+        Self {
+            process: std::process::id(),
+            workers: watch.workers(),
+            connections_max: watch.connections_max(),
+            metrics: watch.metrics().render(),
+            clients: clients.clients,
+            commonest: clients.commonest,
+            speaking_for_others: clients.speaking_for_others,
+            requests: watch
+                .observations()
+                .map(|observations| observations.snapshot(unix_now_us())),
+        }
+    }
+
+    /// Returns a metric that has no label, or one with this label.
+    pub(crate) fn metric(&self, name: &str) -> Option<f64> {
+        self.metrics.lines().find_map(|line| {
+            let (found, value) = line.rsplit_once(' ')?;
+            let found = found.strip_prefix("hikyaku_")?;
+            (found == name).then(|| value.parse().ok())?
+        })
+    }
 }
 
 /// What became of an import's lines. Every line that is not blank is counted once.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Writes a number with commas: `1,234,567`.
-pub(super) fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -16,7 +16,7 @@ pub(super) fn grouped(number: u64) -> String {
 }
 
 /// Writes a number of bytes: `512 bytes`, `1.5 MB`.
-pub(super) fn bytes(count: u64) -> String {
+pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["kB", "MB", "GB", "TB"];
     if count < 1000 {
         return format!("{count} bytes");
@@ -35,13 +35,28 @@ pub(super) fn bytes(count: u64) -> String {
 }
 
 /// Writes a time: `3.2 s`, `2 min 5 s`, `1 h 10 min`.
-pub(super) fn duration(time: Duration) -> String {
+pub(crate) fn duration(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
         0..60 => format!("{:.1} s", time.as_secs_f64()),
         60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
         _ => format!("{} h {} min", seconds / 3600, seconds % 3600 / 60),
     }
+}
+
+/// Writes a short time with three digits at most: `850ns`, `12us`, `1.2ms`, `3.4s`.
+pub(crate) fn short(ns: u64) -> String {
+    let mut value = ns as f64;
+    for unit in ["ns", "us", "ms"] {
+        if value < 999.5 {
+            return match value {
+                ..9.95 if unit != "ns" => format!("{value:.1}{unit}"),
+                _ => format!("{value:.0}{unit}"),
+            };
+        }
+        value /= 1000.0;
+    }
+    format!("{value:.1}s")
 }
 
 #[cfg(test)]
@@ -57,6 +72,21 @@ mod tests {
             (1_234_567, "1,234,567"),
         ] {
             assert_eq!(grouped(number), text);
+        }
+    }
+
+    #[test]
+    fn short_times_have_few_digits() {
+        for (ns, text) in [
+            (0, "0ns"),
+            (850, "850ns"),
+            (1_234, "1.2us"),
+            (12_345, "12us"),
+            (999_400, "999us"),
+            (999_700, "1.0ms"),
+            (3_400_000_000, "3.4s"),
+        ] {
+            assert_eq!(short(ns), text);
         }
     }
 

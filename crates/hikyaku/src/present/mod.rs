@@ -10,4 +10,5 @@ mod reports;
 
 pub(crate) use audience::{Terminal, Total};
 pub(crate) use backfill::backfill;
+pub(crate) use figures::{bytes, duration, grouped, short};
 pub(crate) use reports::{configuration, report};

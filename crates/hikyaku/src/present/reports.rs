@@ -37,6 +37,8 @@ pub(crate) fn report(report: &Report) -> String {
         Report::Verified(report) => verified(report),
         Report::Repaired(report) => repaired(report),
         Report::Compacted => "compacted\n".to_owned(),
+        // They have commands of their own.
+        Report::Requests(_) | Report::Condition(_) => String::new(),
         Report::Members(report) => members(report),
         Report::Footprints(report) => footprints(report),
         Report::Banned(one) => ban(one),

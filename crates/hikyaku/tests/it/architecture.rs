@@ -10,17 +10,21 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 13] = [
+const LAYERS: [(&str, &[&str]); 14] = [
     ("vfs", &[]),
+    ("observe", &[]),
     ("event", &[]),
     ("store", &["event"]),
     ("engine", &["event", "store", "vfs"]),
-    ("postgres", &["event", "store"]),
+    ("postgres", &["event", "store", "observe"]),
     ("tables", &["vfs"]),
-    ("table-server", &["tables", "vfs"]),
+    ("table-server", &["tables", "vfs", "observe"]),
     ("members", &["event", "tables"]),
     ("relay", &["event", "store"]),
-    ("server", &["event", "store", "tables", "members", "relay"]),
+    (
+        "server",
+        &["event", "store", "tables", "members", "relay", "observe"],
+    ),
     ("policies", &["event", "server"]),
     ("sources", &["event"]),
     (
@@ -40,13 +44,14 @@ const LAYERS: [(&str, &[&str]); 13] = [
             "server",
             "policies",
             "sources",
+            "observe",
         ],
     ),
 ];
 
 /// The crates that take the time, randomness and threads of control from their callers.
-const BELOW_SERVER: [&str; 7] = [
-    "vfs", "event", "store", "engine", "tables", "members", "relay",
+const BELOW_SERVER: [&str; 8] = [
+    "vfs", "observe", "event", "store", "engine", "tables", "members", "relay",
 ];
 
 /// Asynchronous runtimes, and what they are made of.
@@ -65,13 +70,15 @@ const RUNTIMES: [&str; 9] = [
 /// Sources of randomness.
 const RANDOM: [&str; 5] = ["rand", "rand_core", "getrandom", "fastrand", "oorandom"];
 
-/// Files of the program itself that open files: its configuration, an import's input, and the modes
-/// of sockets.
-const OPENING_FILES: [&str; 4] = [
+/// Files of the program itself that open files: its configuration, an import's input, kept
+/// figures, what the system tells in files, and the modes of sockets.
+const OPENING_FILES: [&str; 6] = [
     "table-server/src/socket.rs",
     "hikyaku/src/configuration/effective.rs",
     "hikyaku/src/origin.rs",
     "hikyaku/src/control/server.rs",
+    "hikyaku/src/requests/kept.rs",
+    "hikyaku/src/doctor/system.rs",
 ];
 
 fn workspace() -> PathBuf {

@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     sync::{Arc, Mutex, PoisonError},
+    time::Instant,
 };
 
 use super::{Connector, Session, session::InUse};
@@ -33,11 +34,19 @@ impl Lanes {
         }
     }
 
-    /// Returns the connection that has the least to do, or a new one while there may be more.
+    /// Returns the connection that has the least to do, or a new one while there may be more. What is
+    /// waited for it is told to the request that the caller works on.
     pub(crate) async fn session(&self) -> Result<InUse, PostgresError> {
         if let Some(session) = self.free() {
             return Ok(session);
         }
+        let begun = Instant::now();
+        let session = self.open_or_share().await;
+        hikyaku_observe::waited(begun.elapsed());
+        session
+    }
+
+    async fn open_or_share(&self) -> Result<InUse, PostgresError> {
         let _turn = self.making.lock().await;
         if let Some(session) = self.free() {
             return Ok(session);

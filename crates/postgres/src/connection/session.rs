@@ -2,10 +2,12 @@
 
 use std::{
     collections::HashMap,
+    panic::Location,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use sha2::{Digest, Sha256};
@@ -65,15 +67,23 @@ impl Session {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns a statement's rows.
-    pub(crate) async fn rows(
-        &self,
-        sql: &str,
-        parameters: Parameters<'_>,
-    ) -> Result<Vec<Row>, PostgresError> {
-        let statement = self.prepared(sql).await?;
-        count(&self.meters.statements, 1);
-        Ok(self.client.query(&statement, parameters).await?)
+    /// Returns a statement's rows. It is told to the request that the caller works on.
+    #[track_caller]
+    pub(crate) fn rows<'a>(
+        &'a self,
+        sql: &'a str,
+        parameters: Parameters<'a>,
+    ) -> impl Future<Output = Result<Vec<Row>, PostgresError>> + 'a {
+        // Taken here: within the future it would be this line.
+        let site = Location::caller();
+        async move {
+            let begun = Instant::now();
+            let statement = self.prepared(sql).await?;
+            count(&self.meters.statements, 1);
+            let rows = self.client.query(&statement, parameters).await?;
+            hikyaku_observe::statement(sql, site, begun.elapsed());
+            Ok(rows)
+        }
     }
 
     /// Carries a statement out; returns how many rows it changed.

@@ -15,5 +15,6 @@ mod nodes;
 mod opening;
 mod plans;
 mod replicas;
+mod statements;
 mod suite;
 mod tls;

@@ -9,6 +9,7 @@ use std::{
     time::Instant,
 };
 
+use hikyaku_observe::Statements;
 use hikyaku_relay::{Action, Session, SubscriptionKey};
 use hikyaku_store::{Budget, CountCursor, CountStep, QueryCursor, QueryStep, StoreError};
 
@@ -16,6 +17,7 @@ use super::outbox::Outbox;
 use crate::{
     clock::unix_now,
     metrics::{Count, Latency, WorkerMetrics},
+    requests::{Asked, Requests},
 };
 
 /// Events examined in one turn of a connection: some hundred microseconds of work.
@@ -32,6 +34,7 @@ struct Running {
     key: SubscriptionKey,
     started: Instant,
     cursor: Cursor,
+    asked: Asked,
 }
 
 /// The queries and counts under way.
@@ -53,32 +56,51 @@ pub(super) enum Stopped {
 }
 
 impl Answering {
-    pub(super) fn query(&mut self, key: SubscriptionKey, cursor: Box<dyn QueryCursor>) {
-        self.push(key, Cursor::Query(cursor));
+    pub(super) fn query(
+        &mut self,
+        key: SubscriptionKey,
+        cursor: Box<dyn QueryCursor>,
+        asked: Asked,
+    ) {
+        self.push(key, Cursor::Query(cursor), asked);
     }
 
-    pub(super) fn count(&mut self, key: SubscriptionKey, cursor: Box<dyn CountCursor>) {
-        self.push(key, Cursor::Count(cursor));
+    pub(super) fn count(
+        &mut self,
+        key: SubscriptionKey,
+        cursor: Box<dyn CountCursor>,
+        asked: Asked,
+    ) {
+        self.push(key, Cursor::Count(cursor), asked);
     }
 
-    fn push(&mut self, key: SubscriptionKey, cursor: Cursor) {
+    fn push(&mut self, key: SubscriptionKey, cursor: Cursor, asked: Asked) {
         self.queue.push_back(Running {
             key,
             started: Instant::now(),
             cursor,
+            asked,
         });
     }
 
     /// Drops a query or count, if it is still under way.
-    pub(super) fn cancel(&mut self, key: SubscriptionKey, metrics: &WorkerMetrics) {
-        let before = self.queue.len();
-        self.queue.retain(|running| running.key != key);
-        metrics.add(Count::QueriesCancelled, (before - self.queue.len()) as u64);
+    pub(super) fn cancel(
+        &mut self,
+        key: SubscriptionKey,
+        metrics: &WorkerMetrics,
+        requests: &Requests,
+    ) {
+        if let Some(index) = self.queue.iter().position(|running| running.key == key)
+            && let Some(running) = self.queue.remove(index)
+        {
+            running.cancelled(metrics, requests);
+        }
     }
 
-    pub(super) fn cancel_all(&mut self, metrics: &WorkerMetrics) {
-        metrics.add(Count::QueriesCancelled, self.queue.len() as u64);
-        self.queue = VecDeque::new();
+    pub(super) fn cancel_all(&mut self, metrics: &WorkerMetrics, requests: &Requests) {
+        for running in std::mem::take(&mut self.queue) {
+            running.cancelled(metrics, requests);
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -99,24 +121,34 @@ impl Answering {
         budget: &mut Budget,
         session: &mut Session,
         outbox: &mut Outbox,
-        metrics: &WorkerMetrics,
+        (metrics, requests): (&WorkerMetrics, &Requests),
         actions: &mut Vec<Action>,
     ) -> Stopped {
         let mut waiting = 0;
+        let mut now = Instant::now();
         while actions.is_empty() && waiting < self.queue.len() {
             if budget.is_spent() {
                 self.queue.rotate_left(1);
                 return Stopped::Spent;
             }
-            if !Self::has_room(outbox) {
-                return Stopped::NoRoom;
-            }
             let Some(running) = self.queue.front_mut() else {
                 break;
             };
-            let before = budget.left();
-            let step = running.poll(cx, budget, session, outbox, metrics, actions);
-            metrics.add(Count::RowsExamined, u64::from(before - budget.left()));
+            if !Self::has_room(outbox) {
+                running.asked.hold_up(now);
+                return Stopped::NoRoom;
+            }
+            running.asked.go_on(now);
+            let (left, bytes) = (budget.left(), outbox.bytes());
+            let mut work = |running: &mut Running| {
+                running.go_on(cx, budget, session, outbox, metrics, actions)
+            };
+            let step = running.recorded(&mut work);
+            let examined = left - budget.left();
+            metrics.add(Count::RowsExamined, u64::from(examined));
+            let begun = std::mem::replace(&mut now, Instant::now());
+            let bytes = outbox.bytes() - bytes;
+            running.asked.worked(now - begun, examined, bytes);
             match step {
                 Step::Answered => waiting = 0,
                 Step::Yielded => {
@@ -130,9 +162,9 @@ impl Answering {
                     self.queue.rotate_left(1);
                 }
                 Step::Over(outcome) => {
-                    metrics.add(outcome, 1);
-                    metrics.record(Latency::Query, running.started.elapsed());
-                    self.queue.pop_front();
+                    if let Some(running) = self.queue.pop_front() {
+                        running.over(outcome, now, metrics, requests);
+                    }
                 }
             }
         }
@@ -152,13 +184,58 @@ enum Step {
 }
 
 impl Running {
-    fn poll(
+    /// Works on it within its record of statements.
+    fn recorded(&mut self, work: &mut dyn FnMut(&mut Self) -> Step) -> Step {
+        let mut record = self.asked.take_record();
+        let step = Statements::within(&mut record, || work(self));
+        self.asked.put_record(record);
+        step
+    }
+
+    /// Sends answers until something else is to be done.
+    fn go_on(
         &mut self,
         cx: &mut Context<'_>,
         budget: &mut Budget,
         session: &mut Session,
         outbox: &mut Outbox,
         metrics: &WorkerMetrics,
+        actions: &mut Vec<Action>,
+    ) -> Step {
+        let mut answers = 0;
+        let step = loop {
+            match self.poll(cx, budget, session, outbox, actions) {
+                Step::Answered => answers += 1,
+                step => break step,
+            }
+            if budget.is_spent() || !Answering::has_room(outbox) || !actions.is_empty() {
+                break Step::Answered;
+            }
+        };
+        metrics.add(Count::RowsReturned, answers);
+        self.asked.returned(answers);
+        step
+    }
+
+    fn cancelled(self, metrics: &WorkerMetrics, requests: &Requests) {
+        metrics.add(Count::QueriesCancelled, 1);
+        let total = self.started.elapsed();
+        requests.ended(self.asked, total, Count::QueriesCancelled);
+    }
+
+    fn over(self, outcome: Count, now: Instant, metrics: &WorkerMetrics, requests: &Requests) {
+        let total = now.saturating_duration_since(self.started);
+        metrics.add(outcome, 1);
+        metrics.record(Latency::Query, total);
+        requests.ended(self.asked, total, outcome);
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        budget: &mut Budget,
+        session: &mut Session,
+        outbox: &mut Outbox,
         actions: &mut Vec<Action>,
     ) -> Step {
         let key = self.key;
@@ -171,7 +248,6 @@ impl Running {
                     let Some(message) = session.stored(key, &event) else {
                         return Step::Over(Count::QueriesCancelled);
                     };
-                    metrics.add(Count::RowsReturned, 1);
                     outbox.message(message);
                     Step::Answered
                 }

@@ -14,15 +14,17 @@ use std::{
 };
 
 use hikyaku_event::{Event, Kind, KindClass};
+use hikyaku_observe::{Statements, observed};
 use hikyaku_relay::{Message, Publication, PublishOutcome, ok};
 use hikyaku_store::{Outcome, StoreError, Write};
 
 use crate::{
     clock::unix_now,
-    metrics::{Count, Latency, WorkerMetrics},
+    metrics::{Count, Latency},
     plugin::{self, Decision},
     rates::{Client, Wait},
     recorder::Observation,
+    requests::BatchTimes,
     worker::Worker,
 };
 
@@ -147,19 +149,23 @@ async fn check(
     batch: Vec<(Publication, Instant)>,
 ) -> Writing {
     let client = publisher.client;
+    let begun = Instant::now();
     let ids: Vec<_> = batch.iter().map(|(p, _)| p.event.id()).collect();
-    let known = match worker.reader.contains(&ids).await {
+    let (known, mut statements) = observed(worker.reader.contains(&ids)).await;
+    let known = match known {
         Ok(known) => known,
         Err(error) => {
+            let now = Instant::now();
+            let times = BatchTimes {
+                begun,
+                checked: now,
+                answered: now,
+            };
             let oks = batch
                 .iter()
                 .map(|(p, at)| {
-                    answer(
-                        &worker.metrics,
-                        &p.event,
-                        *at,
-                        PublishOutcome::Failed(&error),
-                    )
+                    let outcome = PublishOutcome::Failed(&error);
+                    answer(&worker, &p.event, *at, &times, outcome, statements.take())
                 })
                 .collect();
             return Box::pin(std::future::ready(oks));
@@ -207,6 +213,7 @@ async fn check(
     let ephemeral: Arc<[_]> = chosen(|v| matches!(v, Verdict::Deliver))
         .map(|p| Arc::clone(&p.event))
         .collect();
+    let checked = Instant::now();
     // The call itself hands the events over, so batches stay in order.
     let written = (!writes.is_empty()).then(|| worker.store.write(writes, unix_now()));
     let delivered = (!ephemeral.is_empty()).then(|| worker.deliver_everywhere(&ephemeral));
@@ -219,7 +226,15 @@ async fn check(
             Some(delivered) => delivered.await,
             None => Vec::new(),
         };
-        answers(&worker, &publisher, &batch, &verdicts, &written, &delivered)
+        let times = BatchTimes {
+            begun,
+            checked,
+            answered: Instant::now(),
+        };
+        let measured = (times, statements);
+        answers(
+            &worker, &publisher, &batch, &verdicts, &written, &delivered, measured,
+        )
     })
 }
 
@@ -266,6 +281,7 @@ fn answers(
     verdicts: &[Verdict],
     written: &Result<Vec<Outcome>, StoreError>,
     delivered: &[u64],
+    (times, mut statements): (BatchTimes, Option<Box<Statements>>),
 ) -> Vec<Message> {
     let mut outcomes = written.as_ref().map(|outcomes| outcomes.iter());
     let mut delivered = delivered.iter();
@@ -308,7 +324,7 @@ fn answers(
                     tell_plugins(worker, who, publication);
                 }
             }
-            answer(&worker.metrics, event, *at, outcome)
+            answer(worker, event, *at, &times, outcome, statements.take())
         })
         .collect();
     worker.observe(seen);
@@ -324,10 +340,12 @@ fn is_taken(outcome: PublishOutcome<'_>) -> bool {
 }
 
 fn answer(
-    metrics: &WorkerMetrics,
+    worker: &Worker,
     event: &Event,
     received: Instant,
+    times: &BatchTimes,
     outcome: PublishOutcome<'_>,
+    statements: Option<Box<Statements>>,
 ) -> Message {
     let count = match outcome {
         PublishOutcome::Written(outcome) => match outcome {
@@ -345,7 +363,12 @@ fn answer(
         PublishOutcome::Shadowed => Count::EventsShadowed,
         PublishOutcome::Failed(_) => Count::EventsFailed,
     };
+    let metrics = &worker.metrics;
     metrics.add(count, 1);
-    metrics.record(Latency::Publish, received.elapsed());
+    let total = times.answered.saturating_duration_since(received);
+    metrics.record(Latency::Publish, total);
+    worker
+        .requests
+        .event(event, received, times, count, statements.as_deref());
     ok(&event.id(), outcome)
 }

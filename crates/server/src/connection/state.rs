@@ -200,7 +200,8 @@ impl State {
                         worker.live.borrow_mut().remove(self.listener(key));
                     }
                     self.deciding.cancel(key);
-                    self.answering.cancel(key, &worker.metrics);
+                    self.answering
+                        .cancel(key, &worker.metrics, &worker.requests);
                 }
                 Action::Authenticated(key) => {
                     self.note_key(worker, key);
@@ -251,15 +252,18 @@ impl State {
     fn begin(&mut self, worker: &Worker, asked: Asked) {
         let Asked { key, query, live } = asked;
         let Some(filters) = live else {
-            return self.answering.count(key, worker.reader.count(query));
+            let measured = worker.requests.count(&query.filters);
+            let cursor = worker.reader.count(query);
+            return self.answering.count(key, cursor, measured);
         };
         // INVARIANT: listening begins before the snapshot is taken, so every event is in the
         // snapshot, comes live, or both; the session drops the doubles.
         self.listening.push(key);
+        let measured = worker.requests.req(&filters);
         worker.live.borrow_mut().insert(self.listener(key), filters);
         let cursor = worker.reader.query(query);
         self.session.query_started(key, cursor.snapshot());
-        self.answering.query(key, cursor);
+        self.answering.query(key, cursor, measured);
     }
 
     /// Goes on with the queries that plugins have decided about.
@@ -328,7 +332,7 @@ impl State {
                 &mut budget,
                 &mut self.session,
                 &mut self.outbox,
-                &worker.metrics,
+                (&worker.metrics, &worker.requests),
                 &mut actions,
             );
             if actions.is_empty() {
@@ -390,7 +394,7 @@ impl State {
         }
         self.phase = Phase::Finishing(code, reason.into());
         self.active = worker.now();
-        self.answering.cancel_all(&worker.metrics);
+        self.answering.cancel_all(&worker.metrics, &worker.requests);
         self.deciding = Deciding::default();
         let mut live = worker.live.borrow_mut();
         for key in std::mem::take(&mut self.listening) {

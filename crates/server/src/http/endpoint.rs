@@ -8,9 +8,11 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
+    time::Instant,
 };
 
-use http::{HeaderMap, StatusCode};
+use hikyaku_observe::Statements;
+use http::{HeaderMap, Method, StatusCode};
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpStream;
@@ -24,7 +26,7 @@ use super::{
 use crate::{
     ServerConfig,
     address::{AddressCounts, AddressPermit, forwarded_client},
-    plugin::{Call, CallFailure},
+    plugin::{Call, CallFailure, HandlerId},
     worker::Worker,
 };
 
@@ -129,19 +131,44 @@ impl Endpoint<'_> {
                 let client = self.client(request.headers());
                 let max = shared.config.body_bytes_max;
                 let request = Request::new(request, parameters, client, max);
+                let timed = Timed {
+                    worker: Rc::clone(self.worker),
+                    handler: *id,
+                    method: request.method().clone(),
+                    begun: Instant::now(),
+                    statements: None,
+                };
+                // The handler's first lines run here already.
                 let called = self.worker.plugins.caller.call(*id, handler(request));
-                Answering::Called(called)
+                Answering::Called(called, Box::new(timed))
             }
         }
     }
 
     fn answer_for_the_relay(&self, request: &http::Request<Incoming>) -> Answering {
+        let begun = Instant::now();
+        let response = self.response_of_the_relay(request);
+        let route = match request.uri().path() {
+            "/" if response.status() == StatusCode::SWITCHING_PROTOCOLS => "/ (WebSocket)",
+            "/" => "/",
+            _ => "(no such route)",
+        };
+        let failed = response.status().is_server_error();
+        let requests = &self.worker.requests;
+        requests.http(request.method(), route, begun.elapsed(), failed, None);
+        Answering::Now(Some(response))
+    }
+
+    fn response_of_the_relay(&self, request: &http::Request<Incoming>) -> Response {
         let shared = &self.worker.shared;
-        Answering::Now(Some(match shared.site.answer(request) {
+        match shared.site.answer(request) {
             Answer::Respond(response) => response,
             Answer::Upgrade(response) => {
                 let client = self.client(request.headers());
                 if self.admit(client, &shared.addresses) {
+                    let named = request.headers().contains_key("x-forwarded-for");
+                    let arrivals = &shared.addresses.arrivals;
+                    arrivals.note(client, named && !self.behind_proxy);
                     self.upgraded.set(Some(client));
                     response
                 } else {
@@ -151,7 +178,7 @@ impl Endpoint<'_> {
                     )
                 }
             }
-        }))
+        }
     }
 
     /// Finds out who the client is.
@@ -186,7 +213,28 @@ impl Endpoint<'_> {
 /// An answer that is there, or under way.
 enum Answering {
     Now(Option<Response>),
-    Called(Call<Response>),
+    Called(Call<Response>, Box<Timed>),
+}
+
+/// A handler's call, and what is to be taken down of it.
+struct Timed {
+    worker: Rc<Worker>,
+    handler: HandlerId,
+    method: Method,
+    begun: Instant,
+    statements: Option<Box<Statements>>,
+}
+
+impl Timed {
+    fn end(&self, response: &Response) {
+        let names = &self.worker.shared.handlers.names;
+        let name = names.get(usize::from(self.handler.0));
+        let route = name.map_or("(a route)", |name| &name.task);
+        let failed = response.status().is_server_error();
+        let (took, statements) = (self.begun.elapsed(), self.statements.as_deref());
+        let requests = &self.worker.requests;
+        requests.http(&self.method, route, took, failed, statements);
+    }
 }
 
 impl Future for Answering {
@@ -195,21 +243,26 @@ impl Future for Answering {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut *self {
             Self::Now(response) => Poll::Ready(Ok(response.take().unwrap_or_default())),
-            Self::Called(call) => Pin::new(call).poll(cx).map(|answer| {
-                Ok(answer.unwrap_or_else(|failure| {
-                    let (status, detail) = match failure {
-                        CallFailure::Panicked => (
-                            StatusCode::INTERNAL_SERVER_ERROR,
-                            "the server has failed; its operator can read why",
-                        ),
-                        CallFailure::TooSlow => (
-                            StatusCode::SERVICE_UNAVAILABLE,
-                            "the answer took too long, try again later",
-                        ),
-                    };
-                    Problem::new(status, detail).into_response()
-                }))
-            }),
+            Self::Called(call, timed) => {
+                let polled = Statements::within(&mut timed.statements, || Pin::new(call).poll(cx));
+                polled.map(|answer| {
+                    let response = answer.unwrap_or_else(|failure| {
+                        let (status, detail) = match failure {
+                            CallFailure::Panicked => (
+                                StatusCode::INTERNAL_SERVER_ERROR,
+                                "the server has failed; its operator can read why",
+                            ),
+                            CallFailure::TooSlow => (
+                                StatusCode::SERVICE_UNAVAILABLE,
+                                "the answer took too long, try again later",
+                            ),
+                        };
+                        Problem::new(status, detail).into_response()
+                    });
+                    timed.end(&response);
+                    Ok(response)
+                })
+            }
         }
     }
 }

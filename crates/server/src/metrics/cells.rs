@@ -110,6 +110,15 @@ impl Default for WorkerMetrics {
     }
 }
 
+impl Count {
+    /// Returns the value of the cell's label: how an event or a query ended.
+    pub(crate) fn outcome(self) -> &'static str {
+        let description = Self::DESCRIPTIONS.get(self as usize);
+        let value = description.and_then(|description| description.label.split('"').nth(1));
+        value.unwrap_or_default()
+    }
+}
+
 impl WorkerMetrics {
     /// Adds to a count.
     pub(crate) fn add(&self, count: Count, by: u64) {

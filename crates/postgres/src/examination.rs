@@ -1,0 +1,258 @@
+//! What an operator should look at in the database, as figures: whoever reads them judges.
+
+use std::collections::BTreeSet;
+
+use tokio::runtime::Builder;
+
+use crate::{
+    Options, PostgresError,
+    connection::{Connector, Session},
+    schema::schema_sql,
+};
+
+/// Settings and counts of the server.
+const SERVER: &str = "SELECT \
+    current_setting('server_version'), \
+    current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint, \
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()), \
+    (SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'), \
+    pg_database_size(current_database()), \
+    current_setting('autovacuum') = 'on', \
+    current_setting('fsync') = 'on' AND current_setting('full_page_writes') = 'on', \
+    current_setting('synchronous_commit') <> 'off', \
+    (SELECT coalesce(extract(epoch FROM max(now() - xact_start)), 0)::bigint FROM pg_stat_activity \
+        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()), \
+    (SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'), \
+    (SELECT age(datfrozenxid)::bigint FROM pg_database WHERE datname = current_database()), \
+    (SELECT blks_hit FROM pg_stat_database WHERE datname = current_database()), \
+    (SELECT blks_read FROM pg_stat_database WHERE datname = current_database()), \
+    (extract(epoch FROM clock_timestamp()) * 1000)::bigint";
+
+const INDEXES: &str = "SELECT c.relname::text, i.indisvalid FROM pg_index i \
+    JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
+    WHERE n.nspname = $1::text";
+
+const TABLES: &str = "SELECT s.relname::text, s.n_live_tup, s.n_dead_tup, s.n_mod_since_analyze, \
+    coalesce(s.last_analyze, s.last_autoanalyze) IS NOT NULL, \
+    greatest(c.reltuples, 0)::bigint, pg_total_relation_size(s.relid) \
+    FROM pg_stat_all_tables s JOIN pg_class c ON c.oid = s.relid \
+    WHERE s.schemaname = $1::text ORDER BY s.relname";
+
+const HAS_STATEMENTS: &str =
+    "SELECT EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_stat_statements')";
+
+const STATEMENTS: &str = "SELECT left(query, 300), calls, mean_exec_time, max_exec_time \
+    FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) \
+    AND userid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND calls >= 5 \
+    ORDER BY mean_exec_time DESC LIMIT 5";
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Examination {
+    /// The server's version.
+    pub server_version: String,
+    /// Connections that the server allows those who are no superusers.
+    pub connections_allowed: u64,
+    /// Connections that are open, everybody's; not this examination's own.
+    pub connections_open: u64,
+    /// The server's own cache.
+    pub shared_buffers_bytes: u64,
+    /// The whole database.
+    pub database_bytes: u64,
+    /// Whether the server cleans up by itself.
+    pub autovacuum: bool,
+    /// Whether the server survives a power cut (`fsync`, `full_page_writes`).
+    pub crash_safe: bool,
+    /// Whether what is committed is on the disk.
+    pub synchronous_commit: bool,
+    /// The age of the oldest transaction of any client, in seconds.
+    pub oldest_transaction_seconds: u64,
+    /// Sessions that wait for a lock.
+    pub waiting_for_locks: u64,
+    /// Transactions since the oldest one that is not frozen; at two thousand million the server stops.
+    pub unfrozen_transactions: u64,
+    /// Pages that were found in the server's cache, and those that were not.
+    pub pages_found: u64,
+    /// See `pages_found`.
+    pub pages_read: u64,
+    /// The server's clock, in milliseconds since 1970.
+    pub clock_ms: u64,
+    /// Whether the schema is there.
+    pub schema_exists: bool,
+    /// Indexes that the schema has and the database has not.
+    pub missing_indexes: Vec<String>,
+    /// Indexes whose making was broken off.
+    pub invalid_indexes: Vec<String>,
+    /// The schema's tables.
+    pub tables: Vec<TableExamination>,
+    /// The slowest statements by mean time; `None` without `pg_stat_statements`.
+    pub slow_statements: Option<Vec<SlowStatement>>,
+}
+
+/// One table.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TableExamination {
+    /// Its name.
+    pub name: String,
+    /// Rows.
+    pub live_rows: u64,
+    /// Rows that are gone and whose room is not free yet.
+    pub dead_rows: u64,
+    /// Rows that changed since the statistics were made.
+    pub changed_rows: u64,
+    /// Whether there are statistics.
+    pub analyzed: bool,
+    /// Rows as the planner believes.
+    pub estimated_rows: u64,
+    /// With indexes.
+    pub bytes: u64,
+}
+
+/// One statement of `pg_stat_statements`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SlowStatement {
+    /// Its text, without values.
+    pub text: String,
+    /// How often.
+    pub calls: u64,
+    /// In milliseconds.
+    pub mean_ms: f64,
+    /// In milliseconds.
+    pub max_ms: f64,
+}
+
+impl Examination {
+    /// Connects and looks; changes nothing, and makes no schema.
+    pub fn of(options: &Options) -> Result<Self, PostgresError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .map_err(|error| {
+                PostgresError::Unavailable(format!("can't start a thread for it: {error}"))
+            })?;
+        let connector = Connector::new(options, runtime.handle().clone())?;
+        runtime.block_on(async {
+            let session = connector.connect().await?;
+            examine(&session, options).await
+        })
+    }
+}
+
+async fn examine(session: &Session, options: &Options) -> Result<Examination, PostgresError> {
+    let number = |value: Option<i64>| value.unwrap_or(0).unsigned_abs();
+    let mut found = Examination::default();
+    if let Some(row) = session.rows(SERVER, &[]).await?.first() {
+        found = Examination {
+            server_version: row.get(0),
+            connections_allowed: number(row.get(1)),
+            connections_open: number(row.get(2)),
+            shared_buffers_bytes: number(row.get(3)),
+            database_bytes: number(row.get(4)),
+            autovacuum: row.get(5),
+            crash_safe: row.get(6),
+            synchronous_commit: row.get(7),
+            oldest_transaction_seconds: number(row.get(8)),
+            waiting_for_locks: number(row.get(9)),
+            unfrozen_transactions: number(row.get(10)),
+            pages_found: number(row.get(11)),
+            pages_read: number(row.get(12)),
+            clock_ms: number(row.get(13)),
+            ..found
+        };
+    }
+    for row in session.rows(TABLES, &[&options.schema]).await? {
+        found.tables.push(TableExamination {
+            name: row.get(0),
+            live_rows: number(row.get(1)),
+            dead_rows: number(row.get(2)),
+            changed_rows: number(row.get(3)),
+            analyzed: row.get(4),
+            estimated_rows: number(row.get(5)),
+            bytes: number(row.get(6)),
+        });
+    }
+    found.schema_exists = found.tables.iter().any(|table| table.name == "events");
+    let mut there = BTreeSet::new();
+    for row in session.rows(INDEXES, &[&options.schema]).await? {
+        let name: String = row.get(0);
+        if !row.get::<_, bool>(1) {
+            found.invalid_indexes.push(name.clone());
+        }
+        there.insert(name);
+    }
+    if found.schema_exists {
+        let wanted = wanted_indexes(&schema_sql(&options.schema)?);
+        found.missing_indexes = wanted.difference(&there).cloned().collect();
+    }
+    let has = session.rows(HAS_STATEMENTS, &[]).await?;
+    if has.first().is_some_and(|row| row.get(0)) {
+        // Without the right to read it, or where it is installed and not loaded, it is not there.
+        found.slow_statements = session.rows(STATEMENTS, &[]).await.ok().map(|rows| {
+            let statement = |row: &tokio_postgres::Row| SlowStatement {
+                text: row.get(0),
+                calls: number(row.get(1)),
+                mean_ms: row.get(2),
+                max_ms: row.get(3),
+            };
+            rows.iter().map(statement).collect()
+        });
+    }
+    Ok(found)
+}
+
+/// Returns the indexes that the schema's statements leave, in their order.
+fn wanted_indexes(sql: &str) -> BTreeSet<String> {
+    let mut wanted = BTreeSet::new();
+    let code: Vec<_> = sql
+        .lines()
+        .map(|line| line.split("--").next().unwrap_or_default())
+        .collect();
+    for statement in code.join(" ").split(';') {
+        let words: Vec<_> = statement
+            .split([' ', ',', '(', ')'])
+            .filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("only"))
+            .collect();
+        let after = |index: usize| {
+            let skipped = ["IF", "NOT", "EXISTS", "CONCURRENTLY"];
+            let word = words.iter().skip(index + 1).find(|w| !skipped.contains(*w));
+            word.map(|word| word.rsplit('.').next().unwrap_or(word).to_owned())
+        };
+        let drops = words.first() == Some(&"DROP");
+        for (index, word) in words.iter().enumerate() {
+            let constraint = *word == "CONSTRAINT"
+                && matches!(words.get(index + 2), Some(&("PRIMARY" | "UNIQUE")));
+            if *word == "INDEX" && (drops || words.first() == Some(&"CREATE")) || constraint {
+                let Some(name) = after(index) else { continue };
+                if drops {
+                    wanted.remove(&name);
+                } else {
+                    wanted.insert(name);
+                }
+            }
+        }
+    }
+    wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_schemas_indexes_are_known() {
+        let wanted = wanted_indexes(&schema_sql("here").unwrap());
+        for name in [
+            "events_pkey",
+            "events_id_key",
+            "events_time",
+            "event_tags_value",
+        ] {
+            assert!(wanted.contains(name), "{name} in {wanted:?}");
+        }
+        let sql = "CREATE UNIQUE INDEX IF NOT EXISTS a ON s.t (x); -- INDEX c\n\
+            CREATE INDEX b ON s.t (x); DROP INDEX s.b; ALTER TABLE s.t ADD CONSTRAINT p PRIMARY KEY (x)";
+        let wanted: Vec<_> = wanted_indexes(sql).into_iter().collect();
+        assert_eq!(wanted, ["a", "p"]);
+    }
+}

@@ -229,7 +229,7 @@ impl Timed {
     fn end(&self, response: &Response) {
         let names = &self.worker.shared.handlers.names;
         let name = names.get(usize::from(self.handler.0));
-        let route = name.map_or("(a route)", |name| &name.task);
+        let route = name.map_or("(a route)", |name| name.task.as_str());
         let failed = response.status().is_server_error();
         let (took, statements) = (self.begun.elapsed(), self.statements.as_deref());
         let requests = &self.worker.requests;

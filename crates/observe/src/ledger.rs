@@ -244,16 +244,13 @@ impl Ledger {
         }
         let slot = index.room(&self.page, &self.hasher)?;
         let place = index.shapes.get_mut(usize::from(slot));
-        let generation = match place {
-            Some((old, generation)) => {
-                *old = shape.clone();
-                *generation += 1;
-                *generation
-            }
-            None => {
-                index.shapes.push((shape.clone(), 0));
-                0
-            }
+        let generation = if let Some((old, generation)) = place {
+            *old = shape.clone();
+            *generation += 1;
+            *generation
+        } else {
+            index.shapes.push((shape.clone(), 0));
+            0
         };
         let shapes = &index.shapes;
         index.slots.insert_unique(hash, slot, |slot| {

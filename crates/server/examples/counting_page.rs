@@ -1,7 +1,7 @@
 //! A page that counts: how often it was asked for, and how many notes came in since the start.
 //!
 //! `cargo run -p hikyaku-server --example counting_page`, then open
-//! http://127.0.0.1:7779/counts. Each worker counts by itself, in cells that need no lock; what all
+//! <http://127.0.0.1:7779/counts>. Each worker counts by itself, in cells that need no lock; what all
 //! of them have counted is among the metrics.
 
 use std::{cell::Cell, sync::Arc};

@@ -1,7 +1,7 @@
 //! A relay with one policy, in ten lines: notes must not be longer than 280 characters.
 //!
 //! `cargo run -p hikyaku-server --example one_policy`, then speak Nostr to
-//! ws://127.0.0.1:7779. The events are in memory; see docs/plugins.md for a store that stays.
+//! <ws://127.0.0.1:7779>. The events are in memory; see docs/plugins.md for a store that stays.
 
 use std::sync::Arc;
 

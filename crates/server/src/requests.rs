@@ -78,7 +78,7 @@ impl Requests {
     }
 
     /// Takes down a query or count that took so long.
-    pub(crate) fn ended(&self, asked: Asked, total: Duration, outcome: Count) {
+    pub(crate) fn ended(&self, asked: &Asked, total: Duration, outcome: Count) {
         let Some(ledger) = &self.ledger else { return };
         let mut cost = asked.cost;
         cost.total = total;

@@ -55,7 +55,7 @@ fn fixed(criterion: &mut Criterion) {
         bench.iter(|| {
             table
                 .put(black_box(keys.next().unwrap()), b"87654321", STAMP)
-                .unwrap()
+                .unwrap();
         });
     });
     group.bench_function("rotate", |bench| {
@@ -63,7 +63,7 @@ fn fixed(criterion: &mut Criterion) {
         bench.iter(|| {
             table
                 .rotate(keys.next().unwrap(), b"abc", None, STAMP)
-                .unwrap()
+                .unwrap();
         });
     });
 }

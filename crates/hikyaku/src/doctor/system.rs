@@ -1,6 +1,7 @@
 //! The machine: files, disk, clock, memory.
 
 use std::{
+    fmt::Write as _,
     fs, io,
     path::Path,
     process::Command,
@@ -232,7 +233,7 @@ fn memory(settings: &Settings, condition: Option<&ConditionReport>, findings: &m
     };
     let mut seen = format!("{} of {} free for use", bytes(available), bytes(total));
     if indexes > 0.0 {
-        seen += &format!("; the store's indexes take {:.1} MB", indexes / 1e6);
+        let _ = write!(seen, "; the store's indexes take {:.1} MB", indexes / 1e6);
     }
     let advice = "indexes that do not fit into memory are read from the disk for each query: more memory, \
                   fewer other programs, or old events moved elsewhere (`hikyaku delete`)";

@@ -21,7 +21,6 @@ use crate::{
 pub(crate) fn report(report: &Report) -> String {
     match report {
         Report::Imported(report) => imported(report),
-        Report::Sent { .. } => String::new(),
         Report::Counted { count } => format!("{count}\n"),
         Report::Deleted {
             removed, absent, ..
@@ -37,8 +36,8 @@ pub(crate) fn report(report: &Report) -> String {
         Report::Verified(report) => verified(report),
         Report::Repaired(report) => repaired(report),
         Report::Compacted => "compacted\n".to_owned(),
-        // They have commands of their own.
-        Report::Requests(_) | Report::Condition(_) => String::new(),
+        // Nothing is left to say, or a command of their own says it.
+        Report::Sent { .. } | Report::Requests(_) | Report::Condition(_) => String::new(),
         Report::Members(report) => members(report),
         Report::Footprints(report) => footprints(report),
         Report::Banned(one) => ban(one),

@@ -38,6 +38,7 @@ impl Screen {
     }
 
     /// Shows these lines, as many and as much of each as there is room for.
+    #[expect(clippy::unused_self, reason = "only who has the screen may use it")]
     pub(super) fn show(&self, lines: &[String]) -> io::Result<()> {
         let size = tcgetwinsize(io::stdout())?;
         let (rows, columns) = (size.ws_row.max(2), size.ws_col.max(20));
@@ -57,6 +58,7 @@ impl Screen {
     }
 
     /// Waits so long for a key.
+    #[expect(clippy::unused_self, reason = "only who has the screen may use it")]
     pub(super) fn key(&self, patience: Duration) -> io::Result<Option<u8>> {
         let stdin = io::stdin();
         let mut asked = [PollFd::new(&stdin, PollFlags::IN)];

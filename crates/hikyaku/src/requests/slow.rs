@@ -50,11 +50,13 @@ fn object(shown: &Snapshot, earlier: Option<&Snapshot>, restarted: bool, limit: 
     let seconds = shown.seconds();
     let shapes = shown.shapes.iter().take(limit).map(|shape| {
         let before = earlier.and_then(|e| e.shapes.iter().find(|s| s.shape == shape.shape));
-        let mut object = figures(shape);
-        object["per_second"] = json!(shape.calls as f64 / seconds.max(1e-6));
-        object["share"] = json!(shape.total_ns as f64 / total.max(1) as f64);
-        if earlier.is_some() {
-            object["before"] = before.map_or(Value::Null, figures);
+        let mut object = json!({
+            "per_second": shape.calls as f64 / seconds.max(1e-6),
+            "share": shape.total_ns as f64 / total.max(1) as f64,
+        });
+        let before = earlier.map(|_| ("before".to_owned(), before.map_or(Value::Null, figures)));
+        if let (Value::Object(object), Value::Object(more)) = (&mut object, figures(shape)) {
+            object.extend(more.into_iter().chain(before));
         }
         object
     });

@@ -17,7 +17,7 @@ Examples:
   hikyaku tables serve --open 'cache=*'
   hikyaku tables serve --open 'seen=seen.fixed?width=16&limit=1g' --open names=names.hash
   hikyaku tables serve --listen 10.0.0.5:11211 --token \"$TOKEN\" --open names=names.hash --log async")]
-    Serve(ServeFlags),
+    Serve(Box<ServeFlags>),
     /// Carry out the updates of an update log again, from a time on
     ///
     /// For tables that were brought back from a copy: with a copy of the log's folder (or another

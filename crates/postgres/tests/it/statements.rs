@@ -34,7 +34,7 @@ fn a_loop_of_statements_is_reported_with_its_line() {
         .build()
         .unwrap();
     let handle = |ids: &[_], each: usize| {
-        let (_, statements) = runtime.block_on(observed(async {
+        let ((), statements) = runtime.block_on(observed(async {
             for some in ids.chunks(each) {
                 reader.contains(some).await.unwrap();
             }

@@ -220,14 +220,14 @@ impl Running {
     fn cancelled(self, metrics: &WorkerMetrics, requests: &Requests) {
         metrics.add(Count::QueriesCancelled, 1);
         let total = self.started.elapsed();
-        requests.ended(self.asked, total, Count::QueriesCancelled);
+        requests.ended(&self.asked, total, Count::QueriesCancelled);
     }
 
     fn over(self, outcome: Count, now: Instant, metrics: &WorkerMetrics, requests: &Requests) {
         let total = now.saturating_duration_since(self.started);
         metrics.add(outcome, 1);
         metrics.record(Latency::Query, total);
-        requests.ended(self.asked, total, outcome);
+        requests.ended(&self.asked, total, outcome);
     }
 
     fn poll(

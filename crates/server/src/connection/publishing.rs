@@ -165,7 +165,14 @@ async fn check(
                 .iter()
                 .map(|(p, at)| {
                     let outcome = PublishOutcome::Failed(&error);
-                    answer(&worker, &p.event, *at, &times, outcome, statements.take())
+                    answer(
+                        &worker,
+                        &p.event,
+                        *at,
+                        &times,
+                        outcome,
+                        statements.take().as_deref(),
+                    )
                 })
                 .collect();
             return Box::pin(std::future::ready(oks));
@@ -324,7 +331,14 @@ fn answers(
                     tell_plugins(worker, who, publication);
                 }
             }
-            answer(worker, event, *at, &times, outcome, statements.take())
+            answer(
+                worker,
+                event,
+                *at,
+                &times,
+                outcome,
+                statements.take().as_deref(),
+            )
         })
         .collect();
     worker.observe(seen);
@@ -345,7 +359,7 @@ fn answer(
     received: Instant,
     times: &BatchTimes,
     outcome: PublishOutcome<'_>,
-    statements: Option<Box<Statements>>,
+    statements: Option<&Statements>,
 ) -> Message {
     let count = match outcome {
         PublishOutcome::Written(outcome) => match outcome {
@@ -369,6 +383,6 @@ fn answer(
     metrics.record(Latency::Publish, total);
     worker
         .requests
-        .event(event, received, times, count, statements.as_deref());
+        .event(event, received, times, count, statements);
     ok(&event.id(), outcome)
 }

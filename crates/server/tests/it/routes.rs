@@ -249,9 +249,10 @@ async fn a_body_that_does_not_say_its_length_is_bounded_too() {
 async fn requests_may_be_sent_ahead() {
     let relay = Relay::serve(server());
     let mut wire = Wire::connect(relay.address).await;
-    let requests: String = (0..20)
+    let requests = (0..20)
         .map(|id| format!("GET /things/{id} HTTP/1.1\r\nHost: r\r\n\r\n"))
-        .collect();
+        .collect::<Vec<_>>()
+        .concat();
     wire.send(requests.as_bytes()).await;
     for id in 0..20 {
         let answer = receive(&mut wire, false).await;

@@ -40,6 +40,17 @@ pub(crate) struct Place {
     pub(crate) config: Option<PathBuf>,
 }
 
+impl Place {
+    fn flags(&self) -> Flags {
+        Flags {
+            config: self.config.clone(),
+            data: self.data.clone(),
+            store: self.store.clone(),
+            ..Flags::default()
+        }
+    }
+}
+
 /// A place, and whether a program reads the answer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct Asking {
@@ -87,6 +98,12 @@ Examples:
         /// Where clients connect [default: 127.0.0.1:7777]
         #[arg(long, value_name = "ADDR:PORT")]
         listen: Option<String>,
+        /// The certificate that clients are shown, in PEM [default: none; TLS is a proxy's business]
+        #[arg(long, value_name = "FILE")]
+        tls_certificate: Option<String>,
+        /// Its private key, in PEM
+        #[arg(long, value_name = "FILE")]
+        tls_key: Option<String>,
     },
     /// Store events from a file, from standard input, or from another relay's database
     ///
@@ -491,8 +508,20 @@ fn seconds(text: &str) -> Result<u64, String> {
 impl Command {
     /// Returns the flags that override the configuration.
     pub(crate) fn flags(&self) -> Flags {
-        let (place, listen) = match self {
-            Self::Serve { place, listen } => (place, listen.clone()),
+        let place = match self {
+            Self::Serve {
+                place,
+                listen,
+                tls_certificate,
+                tls_key,
+            } => {
+                return Flags {
+                    listen: listen.clone(),
+                    tls_certificate: tls_certificate.clone(),
+                    tls_key: tls_key.clone(),
+                    ..place.flags()
+                };
+            }
             Self::Import { asking, .. }
             | Self::Count { asking, .. }
             | Self::Delete { asking, .. }
@@ -506,19 +535,14 @@ impl Command {
             | Self::Ban { asking, .. }
             | Self::Unban { asking, .. }
             | Self::Bans { asking }
-            | Self::Config { asking, .. } => (&asking.place, None),
-            Self::Postgres { command } => (command.place(), None),
+            | Self::Config { asking, .. } => &asking.place,
+            Self::Postgres { command } => command.place(),
             Self::Export { place, .. }
             | Self::Query { place, .. }
             | Self::Top { place, .. }
-            | Self::Compact { place } => (place, None),
+            | Self::Compact { place } => place,
             Self::Tables(_) | Self::Bench(_) => return Flags::default(),
         };
-        Flags {
-            config: place.config.clone(),
-            data: place.data.clone(),
-            store: place.store.clone(),
-            listen,
-        }
+        place.flags()
     }
 }

@@ -2,6 +2,7 @@
 //! the relay in `server`, the store in `engine`.
 
 mod bans;
+mod certificate;
 mod command_line;
 mod commands;
 mod configuration;

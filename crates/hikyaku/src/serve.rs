@@ -1,8 +1,9 @@
 //! `serve`: opens the store, binds, says that it is ready, and closes in order.
 
 use std::{
+    io,
     net::SocketAddr,
-    sync::{Arc, Weak},
+    sync::{Arc, Weak, mpsc},
 };
 
 use hikyaku_engine::Engine;
@@ -17,6 +18,7 @@ use serde_json::json;
 
 use crate::{
     bans::KeptBans,
+    certificate::KeptCertificate,
     configuration::{LogFormat, Settings},
     control::{self, ControlServer},
     failure::{Failure, chain},
@@ -32,6 +34,8 @@ use crate::{
 pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     let stop = signals::first().map_err(|error| Failure::io("can't listen to signals", &error))?;
     allow_connections();
+    let certificate = KeptCertificate::open(&settings.certificate)?;
+    settings.server.tls = certificate.as_ref().map(|kept| kept.tls.clone());
     RealDisk
         .create_dir_all(&settings.data)
         .map_err(|error| Failure::io(&format!("can't make {}", settings.data.display()), &error))?;
@@ -44,6 +48,7 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     settings.server.members.clone_from(&members);
     let data = settings.data.clone();
     let public_url = settings.server.public_url.clone();
+    let scheme = if certificate.is_some() { "wss" } else { "ws" };
     let server = Server::new(settings.server, opened.events());
     let server = bind(server, settings.policies)?;
     let bans = KeptBans::open(&data, &opened, server.bans())?;
@@ -58,9 +63,11 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
             Some(url) => {
                 RelayUrls::public(&url).map_err(|error| Failure::Usage(error.to_string()))?
             }
+            None if certificate.is_some() => RelayUrls::listening_with_tls(server.address()),
             None => RelayUrls::listening(server.address()),
         },
     };
+    hear_hang_ups(certificate).map_err(|error| Failure::io("can't listen to signals", &error))?;
     // A relay that commands can't reach is still a relay.
     let control = ControlServer::start(control::socket(&settings.data), host.clone())
         .inspect_err(|error| tracing::warn!(%error, "commands can't reach this server"))
@@ -68,7 +75,7 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     if let Some(address) = server.metrics_address() {
         tracing::info!("metrics at http://{address}/metrics");
     }
-    say_ready(server.address(), settings.log_format);
+    say_ready(server.address(), scheme, settings.log_format);
     let served = server.run(stop).map_err(|error| failure(&error));
     if let Some(control) = control {
         control.stop();
@@ -108,9 +115,20 @@ fn bind(server: Server, policies: PolicyConfig) -> Result<BoundServer, Failure> 
     bound.map_err(|error| failure(&error))
 }
 
+/// Has files read again at every SIGHUP.
+fn hear_hang_ups(certificate: Option<KeptCertificate>) -> io::Result<()> {
+    let mut told = Vec::new();
+    if let Some(certificate) = certificate {
+        let (sender, receiver) = mpsc::channel();
+        certificate.follow(receiver)?;
+        told.push(sender);
+    }
+    signals::at_hang_up(told)
+}
+
 /// Says that clients can connect, whatever the log leaves out.
-fn say_ready(address: SocketAddr, format: LogFormat) {
-    let message = format!("hikyaku is ready at ws://{address}");
+fn say_ready(address: SocketAddr, scheme: &str, format: LogFormat) {
+    let message = format!("hikyaku is ready at {scheme}://{address}");
     match format {
         LogFormat::Text => eprintln!("{message}"),
         LogFormat::Json => eprintln!(

@@ -1,15 +1,16 @@
-//! SIGTERM and SIGINT: the first asks to stop in order, the second stops at once.
+//! SIGTERM and SIGINT: the first asks to stop in order, the second stops at once. SIGHUP: files are read
+//! again.
 
 use std::{
     future::Future,
     io,
-    sync::{Arc, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool, mpsc::Sender},
     thread,
 };
 
 use futures_channel::oneshot;
 use signal_hook::{
-    consts::{SIGINT, SIGTERM},
+    consts::{SIGHUP, SIGINT, SIGTERM},
     flag,
     iterator::Signals,
     low_level,
@@ -47,4 +48,20 @@ pub(crate) fn first() -> io::Result<impl Future<Output = ()>> {
     Ok(async move {
         let _ = came.await;
     })
+}
+
+/// Tells each of these at every SIGHUP, which does not end the program from here on.
+pub(crate) fn at_hang_up(told: Vec<Sender<()>>) -> io::Result<()> {
+    let mut signals = Signals::new([SIGHUP])?;
+    thread::Builder::new()
+        .name("hang-up".into())
+        .spawn(move || {
+            for _ in signals.forever() {
+                for told in &told {
+                    // Who has ended wants to know nothing any more.
+                    let _ = told.send(());
+                }
+            }
+        })?;
+    Ok(())
 }

@@ -24,9 +24,19 @@ impl RelayUrls {
 
     /// The listen address and localhost, while no address is configured.
     pub fn listening(address: SocketAddr) -> Self {
+        Self::listening_as("ws", address)
+    }
+
+    /// The same of an address that speaks TLS.
+    pub fn listening_with_tls(address: SocketAddr) -> Self {
+        Self::listening_as("wss", address)
+    }
+
+    fn listening_as(scheme: &str, address: SocketAddr) -> Self {
         let port = address.port();
-        let local = ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("ws://{host}:{port}"));
-        let ours = std::iter::once(format!("ws://{address}"))
+        let local =
+            ["localhost", "127.0.0.1", "[::1]"].map(|host| format!("{scheme}://{host}:{port}"));
+        let ours = std::iter::once(format!("{scheme}://{address}"))
             .chain(local)
             .filter_map(|url| normalize(&url))
             .collect();
@@ -163,6 +173,13 @@ mod tests {
         assert!(!urls.names_us("ws://localhost"));
         assert!(!urls.names_us("ws://relay.example.com:7777"));
         assert_eq!(urls.canonical(), "ws://192.0.2.7:7777");
+    }
+
+    #[test]
+    fn with_tls_the_listen_address_is_wss() {
+        let urls = RelayUrls::listening_with_tls("192.0.2.7:443".parse().unwrap());
+        assert!(urls.names_us("wss://192.0.2.7") && urls.names_us("wss://localhost:443/"));
+        assert!(!urls.names_us("ws://192.0.2.7:443"));
     }
 
     #[test]

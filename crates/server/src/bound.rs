@@ -79,6 +79,7 @@ impl BoundServer {
             },
             urls: match &config.public_url {
                 Some(url) => RelayUrls::public(url)?,
+                None if config.tls.is_some() => RelayUrls::listening_with_tls(address),
                 None => RelayUrls::listening(address),
             },
         });

@@ -5,13 +5,15 @@ use std::{fmt, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
 use hikyaku_members::Members;
 use hikyaku_relay::{Limits, RelayInformation};
 
-use crate::{AddressRange, Rates, metrics::Gauges};
+use crate::{AddressRange, Rates, Tls, metrics::Gauges};
 
 /// The configuration of a server. [`ServerConfig::new`] has the defaults.
 #[derive(Clone)]
 pub struct ServerConfig {
     /// Where to listen; port 0 lets the system choose.
     pub listen: SocketAddr,
+    /// The certificate to show there; `None` for no encryption (a proxy may do it).
+    pub tls: Option<Tls>,
     /// The relay's address as clients know it, `wss://...`. While it is unset only the listen
     /// address and localhost mean this relay in AUTH events and requests to vanish.
     pub public_url: Option<String>,
@@ -66,6 +68,7 @@ impl ServerConfig {
     pub fn new(listen: SocketAddr) -> Self {
         Self {
             listen,
+            tls: None,
             public_url: None,
             information: RelayInformation::default(),
             limits: Limits::default(),

@@ -13,6 +13,7 @@ use crate::{
     connection::Connection,
     http,
     metrics::Count,
+    stream::Stream,
     worker::{ConnectionPermit, Shared, Worker},
 };
 
@@ -155,6 +156,9 @@ async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, add
     // Boxed, so that what HTTP needed is gone while the WebSocket lasts.
     let upgraded = {
         let _speaking = worker.http_connection();
+        let Some(stream) = encrypted(&worker, stream).await else {
+            return;
+        };
         Box::pin(http::serve(&worker, stream, peer, address)).await
     };
     let Some(upgraded) = upgraded else {
@@ -188,6 +192,20 @@ async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, add
         .connection
         .run(&presence.worker, upgraded.received)
         .await;
+}
+
+/// Does the handshake, where there is one to be done; `None` if it failed.
+async fn encrypted(worker: &Worker, stream: TcpStream) -> Option<Stream> {
+    let config = &worker.shared.config;
+    let Some(tls) = &config.tls else {
+        return Some(Stream::Plain(stream));
+    };
+    let mut phase = worker.phase();
+    let accepted = Box::pin(tls.accept(stream, config.header_timeout));
+    tokio::select! {
+        accepted = accepted => accepted,
+        () = phase.begin_to_drain() => None,
+    }
 }
 
 /// A connection that the worker knows, until this is dropped: at its end, or by a panic in it.

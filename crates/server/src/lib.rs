@@ -28,8 +28,10 @@ mod rates;
 mod recorder;
 mod requests;
 mod server;
+mod stream;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod tls;
 pub mod websocket;
 mod worker;
 
@@ -50,3 +52,4 @@ pub use plugin::{
 };
 pub use rates::Rates;
 pub use server::{Server, ServerError};
+pub use tls::{Tls, TlsError};

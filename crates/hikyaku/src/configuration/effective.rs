@@ -34,6 +34,10 @@ pub(crate) struct Flags {
     pub(crate) store: Option<String>,
     /// `--listen`.
     pub(crate) listen: Option<String>,
+    /// `--tls-certificate`.
+    pub(crate) tls_certificate: Option<String>,
+    /// `--tls-key`.
+    pub(crate) tls_key: Option<String>,
 }
 
 /// Who set a key.
@@ -179,11 +183,17 @@ impl Effective {
         };
         self.set(index, &Given::from_toml(value), origin);
         // A path in a file means the same from wherever the program is started.
-        if name == "data"
-            && let Some(folder) = path.parent()
-            && self.settings.data.is_relative()
+        let settings = &mut self.settings;
+        let written = match name {
+            "data" => Some(&mut settings.data),
+            "tls.certificate" => settings.certificate.certificate.as_mut(),
+            "tls.key" => settings.certificate.key.as_mut(),
+            _ => None,
+        };
+        if let (Some(written), Some(folder)) = (written, path.parent())
+            && written.is_relative()
         {
-            self.settings.data = folder.join(&self.settings.data);
+            *written = folder.join(&written);
         }
     }
 
@@ -214,6 +224,12 @@ impl Effective {
             ("data", "--data", data),
             ("store.url", "--store", flags.store.clone()),
             ("listen", "--listen", flags.listen.clone()),
+            (
+                "tls.certificate",
+                "--tls-certificate",
+                flags.tls_certificate.clone(),
+            ),
+            ("tls.key", "--tls-key", flags.tls_key.clone()),
         ] {
             if let (Some(index), Some(text)) = (position(name), value) {
                 self.set(index, &Given::Untyped(text), Origin::Flag(flag));

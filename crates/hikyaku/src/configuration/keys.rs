@@ -108,6 +108,18 @@ pub(super) static KEYS: &[Key] = &[
         "Addresses that the limit per address and the rates leave alone."
     ),
     key!(
+        "tls.certificate",
+        certificate.certificate,
+        "A file with the certificate that clients are shown, in PEM, followed by those that vouch for it. With it the listen address speaks TLS, HTTP/2 too. A new one is taken when the file changes, within a minute, or at SIGHUP.",
+        "\"/etc/letsencrypt/live/relay.example.com/fullchain.pem\""
+    ),
+    key!(
+        "tls.key",
+        certificate.key,
+        "A file with the certificate's private key, in PEM.",
+        "\"/etc/letsencrypt/live/relay.example.com/privkey.pem\""
+    ),
+    key!(
         "information.name",
         server.information.name,
         "The relay's name; under 30 characters.",

@@ -13,7 +13,7 @@ use hikyaku_policies::PolicyConfig;
 use hikyaku_relay::{RelayUrls, UrlError};
 use hikyaku_server::ServerConfig;
 
-use crate::tables::TablesSettings;
+use crate::{certificate::CertificateFiles, tables::TablesSettings};
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -24,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) relay_key: Option<SecretKey>,
     /// What the server is told.
     pub(crate) server: ServerConfig,
+    /// The certificate that clients are shown, if there is any.
+    pub(crate) certificate: CertificateFiles,
     /// The database that the store is in; unset, it is in the data folder.
     pub(crate) store_url: Option<DatabaseUrl>,
     /// A replica of it to read from.
@@ -113,6 +115,7 @@ impl Default for Settings {
             data: PathBuf::from("./data"),
             relay_key: None,
             server,
+            certificate: CertificateFiles::default(),
             store_url: None,
             store_read_url: None,
             store_schema: database.schema,
@@ -162,6 +165,9 @@ impl Settings {
     pub(crate) fn urls(&self) -> Result<RelayUrls, UrlError> {
         match &self.server.public_url {
             Some(url) => RelayUrls::public(url),
+            None if self.certificate.certificate.is_some() => {
+                Ok(RelayUrls::listening_with_tls(self.server.listen))
+            }
             None => Ok(RelayUrls::listening(self.server.listen)),
         }
     }

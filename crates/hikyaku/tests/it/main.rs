@@ -28,4 +28,5 @@ mod store_commands;
 mod table_files;
 mod tables_beside;
 mod tables_serve;
+mod tls;
 mod websocket;

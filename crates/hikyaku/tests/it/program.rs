@@ -151,7 +151,9 @@ impl Relay {
             let mut log = String::new();
             let mut line = String::new();
             while lines.read_line(&mut line).unwrap() > 0 {
-                if let Some((_, rest)) = line.split_once("hikyaku is ready at ws://") {
+                if let Some((_, rest)) = line.split_once("hikyaku is ready at ws") {
+                    // With TLS it is `wss`.
+                    let (_, rest) = rest.split_once("://").unwrap();
                     let end = rest.find(['"', '\n']).unwrap();
                     ready.send((rest[..end].to_owned(), log.clone())).unwrap();
                 }

@@ -11,10 +11,7 @@ use std::{
 use hikyaku_event::Event;
 use hikyaku_relay::{Session, SubscriptionKey};
 use hikyaku_store::Sequence;
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::{
     answering::Answering,
@@ -26,6 +23,7 @@ use crate::{
     metrics::Count,
     plugin,
     rates::Client,
+    stream::Stream,
     websocket::CloseCode,
     worker::{ConnectionPermit, Worker},
 };
@@ -40,7 +38,7 @@ pub(crate) struct Connection {
 
 struct Inner {
     state: State,
-    stream: TcpStream,
+    stream: Stream,
     /// Wakes the connection's task, once it has been polled.
     waker: Option<Waker>,
     /// The socket was full when it was last written to.
@@ -57,7 +55,7 @@ impl Connection {
         client: Client,
         who: Option<Rc<plugin::Client>>,
         session: Session,
-        stream: TcpStream,
+        stream: Stream,
         permits: (ConnectionPermit, Option<AddressPermit>),
     ) -> Self {
         let message_bytes_max = worker.shared.config.limits.message_bytes_max;
@@ -232,6 +230,11 @@ impl Inner {
                 }
                 Poll::Ready(_) => self.state.break_off(worker),
             }
+        }
+        // What is encrypted may lie between us and the system. It goes out before the last word does,
+        // and wakes the connection's task until then.
+        if let Poll::Ready(Err(_)) = Pin::new(&mut self.stream).poll_flush(cx) {
+            self.state.break_off(worker);
         }
         false
     }

@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     convert::Infallible,
     net::IpAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     task::{Context, Poll},
@@ -13,9 +13,13 @@ use std::{
 
 use hikyaku_observe::Statements;
 use http::{HeaderMap, Method, StatusCode};
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
+    service::service_fn,
+};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
+use tokio::io::AsyncWriteExt;
 
 use super::{
     IntoResponse, Problem, Request, Response,
@@ -27,7 +31,8 @@ use crate::{
     ServerConfig,
     address::{AddressCounts, AddressPermit, forwarded_client},
     plugin::{Call, CallFailure, HandlerId},
-    worker::Worker,
+    stream::Stream,
+    worker::{Tick, Worker},
 };
 
 /// Bytes of a request's head. hyper takes no less than 8 kB.
@@ -35,10 +40,15 @@ const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Browsers behind proxies send some thirty.
 const HEADERS_MAX: usize = 64;
 
+/// Requests that one connection of HTTP/2 may have under way; what browsers use at most.
+const STREAMS_MAX: u32 = 100;
+/// Bytes of an answer in HTTP/2 that wait for the client.
+const SEND_BYTES_MAX: usize = 256 * 1024;
+
 /// A connection that has become a WebSocket; nothing of HTTP is left.
 #[derive(Debug)]
 pub(crate) struct Upgraded {
-    pub(crate) stream: TcpStream,
+    pub(crate) stream: Stream,
     /// What the client has sent already. A copy: the bytes themselves would keep hyper's whole
     /// buffer alive.
     pub(crate) received: Vec<u8>,
@@ -50,7 +60,7 @@ pub(crate) struct Upgraded {
 /// Speaks HTTP until the client upgrades (or goes away, or does nothing for too long: `None`).
 pub(crate) async fn serve(
     worker: &Rc<Worker>,
-    stream: TcpStream,
+    stream: Stream,
     peer: IpAddr,
     permit: Option<AddressPermit>,
 ) -> Option<Upgraded> {
@@ -66,6 +76,10 @@ pub(crate) async fn serve(
         upgraded: Cell::new(None),
     };
     let progress = Cell::new(worker.now());
+    if stream.speaks_http_2() {
+        serve_http_2(&endpoint, stream, &progress).await;
+        return None;
+    }
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(config.header_timeout)
@@ -95,12 +109,65 @@ pub(crate) async fn serve(
         .inspect_err(|error| tracing::debug!(%peer, %error, "http connection failed"))
         .ok()?;
     let parts = connection.into_parts();
+    let mut stream = parts.io.into_inner().into_inner();
+    let Some(client) = endpoint.upgraded.get() else {
+        if stream.is_encrypted() {
+            // Without a goodbye the client could not tell an answer's end from somebody who cut it.
+            let _ = tokio::time::timeout(config.close_timeout, stream.shutdown()).await;
+        }
+        return None;
+    };
     Some(Upgraded {
-        client: endpoint.upgraded.get()?,
-        stream: parts.io.into_inner().into_inner(),
+        client,
+        stream,
         received: parts.read_buf.to_vec(),
         permit: endpoint.permit.take(),
     })
+}
+
+/// Speaks HTTP/2 until the client goes away or nothing moves for too long.
+async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, progress: &Cell<Tick>) {
+    let (worker, peer) = (endpoint.worker, endpoint.peer);
+    let config = &worker.shared.config;
+    let connection = http2::Builder::new(OnThisWorker)
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX as u32)
+        .max_send_buf_size(SEND_BYTES_MAX)
+        .serve_connection(
+            TokioIo::new(Paced::new(stream, worker, progress)),
+            service_fn(|request| endpoint.answer(request)),
+        );
+    let mut connection = pin!(connection);
+    let mut draining = worker.phase();
+    let mut told = false;
+    let ended = loop {
+        tokio::select! {
+            biased;
+            ended = &mut connection => break ended,
+            () = draining.begin_to_drain(), if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+            () = worker.silence_of(progress, config.http_timeout) => {
+                tracing::debug!(%peer, "http connection closed: nothing moves");
+                return;
+            }
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "http connection failed");
+    }
+}
+
+/// Runs what answers the requests of HTTP/2 on the thread that accepted them.
+#[derive(Debug, Clone, Copy)]
+struct OnThisWorker;
+
+impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for OnThisWorker {
+    fn execute(&self, future: F) {
+        tokio::task::spawn_local(future);
+    }
 }
 
 /// What answers the requests of one connection.

@@ -7,22 +7,22 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::worker::{Tick, Worker};
+use crate::{
+    stream::Stream,
+    worker::{Tick, Worker},
+};
 
 /// A client's socket while it speaks HTTP.
 pub(super) struct Paced<'a> {
-    stream: TcpStream,
+    stream: Stream,
     worker: &'a Worker,
     progress: &'a Cell<Tick>,
 }
 
 impl<'a> Paced<'a> {
-    pub(super) fn new(stream: TcpStream, worker: &'a Worker, progress: &'a Cell<Tick>) -> Self {
+    pub(super) fn new(stream: Stream, worker: &'a Worker, progress: &'a Cell<Tick>) -> Self {
         Self {
             stream,
             worker,
@@ -30,7 +30,7 @@ impl<'a> Paced<'a> {
         }
     }
 
-    pub(super) fn into_inner(self) -> TcpStream {
+    pub(super) fn into_inner(self) -> Stream {
         self.stream
     }
 

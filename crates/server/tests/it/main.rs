@@ -22,5 +22,6 @@ mod routes;
 mod shutdown;
 mod slow_readers;
 mod subscriptions;
+mod tls;
 mod websocket;
 mod wire;

@@ -17,7 +17,7 @@ use std::{
 };
 
 use hikyaku_engine::{Engine, Options};
-use hikyaku_event::{Event, EventId, Filter, Kind, PublicKey, TagCondition};
+use hikyaku_event::{Event, EventId, Filter, Kind, PublicKey, TagCondition, TagName};
 use hikyaku_store::{
     Budget, EventStore, LimitPolicy, Query, QueryStep, Reader, StoreReader, Write,
     testing::block_on,
@@ -103,7 +103,7 @@ fn questions(sample: &[Arc<Event>]) -> Vec<Shape> {
     };
     let kinds = |kinds: &[u16]| Some(kinds.iter().copied().map(Kind).collect::<Vec<_>>());
     let tag = |letter: u8, value: &str| TagCondition {
-        letter,
+        name: TagName::of_letter(letter),
         values: vec![value.to_owned()],
     };
     let tagged = |number: usize, letter: u8| -> String {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Cache};
 use hikyaku_event::{EventId, Filter, Timestamp};
 use hikyaku_store::{
-    CountCursor, Key, KeyRange, LocalFuture, Query, QueryCursor, Reader, StoreError, StoreReader,
+    CountCursor, Key, KeyRange, LocalFuture, Query, QueryCursor, Reader, RefusedRead, StoreError,
+    StoreReader, first_long_name,
 };
 
 use crate::{
@@ -32,6 +33,12 @@ impl EngineReader {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.published.borrow_mut().load().clone()
     }
+
+    /// Refuses filters that ask for tags of longer names: segments have terms for single letters.
+    fn refusal(&self, filters: &[Filter]) -> Option<RefusedRead> {
+        let error = StoreError::not_indexed(first_long_name(filters)?.as_str());
+        Some(RefusedRead::new(self.snapshot().sequence, error))
+    }
 }
 
 impl StoreReader for EngineReader {
@@ -49,11 +56,17 @@ impl StoreReader for EngineReader {
     }
 
     fn query(&self, query: Query) -> Box<dyn QueryCursor> {
-        Box::new(Cursor::new(self.snapshot(), &query, &self.hasher))
+        match self.refusal(&query.filters) {
+            Some(refused) => Box::new(refused),
+            None => Box::new(Cursor::new(self.snapshot(), &query, &self.hasher)),
+        }
     }
 
     fn count(&self, query: Query) -> Box<dyn CountCursor> {
-        Box::new(Count::new(self.snapshot(), &query, &self.hasher))
+        match self.refusal(&query.filters) {
+            Some(refused) => Box::new(refused),
+            None => Box::new(Count::new(self.snapshot(), &query, &self.hasher)),
+        }
     }
 
     fn keys(
@@ -63,6 +76,9 @@ impl StoreReader for EngineReader {
         now: Timestamp,
         range: KeyRange,
     ) -> Box<dyn Iterator<Item = Result<Key, StoreError>> + '_> {
+        if let Some(name) = first_long_name([filter]) {
+            return Box::new(std::iter::once(Err(StoreError::not_indexed(name.as_str()))));
+        }
         let plan = Plan::new(filter, reader, now, u64::MAX, &self.hasher);
         let keys = query::keys::keys(self.snapshot(), plan, range);
         Box::new(keys.map(|key| key.map_err(StoreError::from)))

@@ -1,13 +1,13 @@
 //! Filters: what they are, and matching them against an event (NIP-01).
 
-use crate::{Event, EventId, Kind, PublicKey, Timestamp, escape::RawString};
+use crate::{Event, EventId, Kind, PublicKey, TagName, Timestamp, escape::RawString};
 
 /// The values one tag name may have: an event matches if one of its tags of that name has one of
 /// them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagCondition {
-    /// The name: one ASCII letter; upper and lower case are different names.
-    pub letter: u8,
+    /// The name; upper and lower case are different names.
+    pub name: TagName,
     /// The values, sorted, without doubles.
     pub values: Vec<String>,
 }
@@ -22,7 +22,7 @@ pub struct Filter {
     pub authors: Option<Vec<PublicKey>>,
     /// Kinds, sorted, without doubles.
     pub kinds: Option<Vec<Kind>>,
-    /// Tag conditions, sorted by letter, one per letter.
+    /// Tag conditions, sorted by name, one per name.
     pub tags: Vec<TagCondition>,
     /// The earliest `created_at`, inclusive.
     pub since: Option<Timestamp>,
@@ -60,13 +60,13 @@ impl Filter {
     }
 
     /// Brings a filter that was put together by hand into the order its fields promise: sorted, no
-    /// doubles. Conditions on the same letter stay an AND and are kept apart.
+    /// doubles. Conditions on the same name stay an AND and are kept apart.
     #[must_use]
     pub fn sorted(mut self) -> Self {
         self.ids.as_mut().map(sort);
         self.authors.as_mut().map(sort);
         self.kinds.as_mut().map(sort);
-        self.tags.sort_by_key(|condition| condition.letter);
+        self.tags.sort_by(|a, b| a.name.cmp(&b.name));
         for condition in &mut self.tags {
             sort(&mut condition.values);
         }
@@ -76,9 +76,13 @@ impl Filter {
 
 impl TagCondition {
     fn matches(&self, event: &Event) -> bool {
+        let letter = self.name.letter();
         event.tags().any(|tag| {
-            tag.letter() == Some(self.letter)
-                && tag.raw_value().is_some_and(|value| self.has_value(value))
+            let is_named = match letter {
+                Some(_) => tag.letter() == letter,
+                None => tag.is_named(self.name.as_str()),
+            };
+            is_named && tag.raw_value().is_some_and(|value| self.has_value(value))
         })
     }
 

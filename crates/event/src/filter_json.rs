@@ -3,7 +3,7 @@
 use std::fmt::{Display, Write};
 
 use crate::{
-    EventId, Filter, Kind, PublicKey, TagCondition,
+    EventId, Filter, Kind, PublicKey, TagCondition, TagName,
     escape::escape,
     filter::sort,
     json::{Fault, Scanner},
@@ -15,6 +15,7 @@ const NOT_KINDS: &str = "kinds must be an array of whole numbers from 0 to 65535
 const NOT_SINCE: &str = "since must be a whole number of seconds, written in digits only";
 const NOT_UNTIL: &str = "until must be a whole number of seconds, written in digits only";
 const NOT_LIMIT: &str = "limit must be a whole number from 0 up, written in digits only";
+const NOT_A_NAME: &str = "a tag's name has at most 64 bytes, and no control characters";
 const NOT_VALUES: &str = "tag values must be an array of strings";
 
 /// Why JSON is not an acceptable filter. The text is fit for a client, after `invalid: `.
@@ -54,7 +55,7 @@ impl Filter {
             members.push(list("kinds", kinds.iter().map(|kind| kind.0)));
         }
         for condition in &self.tags {
-            let key = format!("#{}", char::from(condition.letter));
+            let key = format!("#{}", condition.name);
             members.push(list(
                 &key,
                 condition.values.iter().map(|value| escape(value)),
@@ -73,7 +74,7 @@ impl Filter {
 }
 
 fn list(key: &str, values: impl Iterator<Item = impl Display>) -> String {
-    let mut member = format!("\"{key}\":[");
+    let mut member = format!("{}:[", escape(key));
     for (index, value) in values.enumerate() {
         let comma = if index == 0 { "" } else { "," };
         // Writing to a string does not fail.
@@ -91,9 +92,7 @@ pub(crate) fn scan_filter(scanner: &mut Scanner<'_>) -> Result<Filter, Fault> {
         scan_member(scanner, &mut filter)?;
         more = scanner.more_members()?;
     }
-    filter
-        .tags
-        .sort_unstable_by_key(|condition| condition.letter);
+    filter.tags.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(filter)
 }
 
@@ -126,15 +125,15 @@ fn scan_member(scanner: &mut Scanner<'_>, filter: &mut Filter) -> Result<(), Fau
             let limit = scanner.integer(NOT_LIMIT)?.unwrap_or(u64::MAX);
             filter.limit.replace(limit).is_some()
         }
-        [b'#', letter] if letter.is_ascii_alphabetic() => {
-            let before = filter
-                .tags
-                .iter()
-                .any(|condition| condition.letter == *letter);
-            filter.tags.push(TagCondition {
-                letter: *letter,
-                values: scan_set(scanner, NOT_VALUES, scan_value)?,
-            });
+        [b'#', name @ ..] if !name.is_empty() => {
+            let name = str::from_utf8(name).ok().and_then(TagName::new);
+            let name = name.ok_or(Fault {
+                problem: NOT_A_NAME,
+                at: key_at,
+            })?;
+            let values = scan_set(scanner, NOT_VALUES, scan_value)?;
+            let before = filter.tags.iter().any(|condition| condition.name == name);
+            filter.tags.push(TagCondition { name, values });
             before
         }
         _ => {

@@ -13,6 +13,7 @@ mod kind;
 mod message;
 mod scan;
 mod tag;
+mod tag_name;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod verifier;
@@ -26,6 +27,7 @@ pub use key::{EventId, HexError, PublicKey, Signature};
 pub use kind::{Kind, KindClass};
 pub use message::{ClientMessage, MessageError, SubscriptionId};
 pub use tag::Tag;
+pub use tag_name::{TagName, TagNameError};
 pub use verifier::Verifier;
 
 /// Seconds since the Unix epoch, as NIP-01's `created_at`. 64 bits everywhere: real events carry

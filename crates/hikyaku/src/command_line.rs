@@ -394,7 +394,7 @@ pub(crate) enum PostgresCommand {
         #[command(flatten)]
         place: Place,
     },
-    /// Index the tags of these names again, after `drop-tag`
+    /// Index the tags of these names: longer ones than a letter, or letters again after `drop-tag`
     ///
     /// New events are indexed by them at once, older ones by a backfill, newest first, which the
     /// servers do while they serve; or `backfill run` does. Until it has ended an answer that asks for
@@ -402,9 +402,9 @@ pub(crate) enum PostgresCommand {
     IndexTag {
         #[command(flatten)]
         asking: Asking,
-        /// Names of one letter
+        /// Names, as `t` or `title`
         #[arg(required = true, value_name = "NAME")]
-        names: Vec<char>,
+        names: Vec<String>,
     },
     /// Take the tags of these names out of the index
     ///
@@ -413,9 +413,9 @@ pub(crate) enum PostgresCommand {
     DropTag {
         #[command(flatten)]
         asking: Asking,
-        /// Names of one letter
+        /// Names, as `t` or `title`
         #[arg(required = true, value_name = "NAME")]
-        names: Vec<char>,
+        names: Vec<String>,
     },
     /// Look after the backfill of the index of tags
     Backfill {

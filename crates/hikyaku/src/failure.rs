@@ -75,6 +75,7 @@ impl From<StoreError> for Failure {
         match error {
             StoreError::Unavailable(text) | StoreError::Stopped(text) => Self::Failed(text),
             StoreError::Corrupt(text) => Self::Damaged(text),
+            StoreError::Unsupported(text) => Self::Usage(text),
         }
     }
 }
@@ -85,6 +86,7 @@ impl From<PostgresError> for Failure {
             PostgresError::Unavailable(text) | PostgresError::Rejected(text) => Self::Failed(text),
             PostgresError::Refused(text) => Self::Usage(text),
             PostgresError::Corrupt(text) => Self::Damaged(text),
+            PostgresError::NotIndexed(_) => Self::Usage(error.to_string()),
         }
     }
 }

@@ -65,6 +65,12 @@ pub(crate) fn open_to_serve(settings: &Settings) -> Result<Opened, Failure> {
         }
         return Ok(Opened::Postgres(Arc::new(PostgresStore::open(&options)?)));
     }
+    if let Some(name) = settings.store_tag_names.first() {
+        return Err(Failure::Usage(format!(
+            "store.tag_names has {name:?}, and the store in the data folder indexes tags named by a \
+             single letter alone: leave it out, or keep the store in PostgreSQL (store.url)"
+        )));
+    }
     let engine = open(settings)?;
     report_opening(&engine);
     Ok(Opened::Engine(Arc::new(engine)))

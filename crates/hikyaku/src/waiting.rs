@@ -51,8 +51,15 @@ pub(crate) fn next(cursor: &mut dyn QueryCursor) -> Result<QueryStep, StoreError
 pub(crate) fn count(cursor: &mut dyn CountCursor) -> Result<u64, StoreError> {
     loop {
         let mut budget = Budget::new(STEP);
-        if let CountStep::Done(count) = wait(poll_fn(|cx| cursor.poll_count(cx, &mut budget)))? {
-            return Ok(count);
+        match wait(poll_fn(|cx| cursor.poll_count(cx, &mut budget)))? {
+            CountStep::Yield => {}
+            CountStep::Done(count) => return Ok(count),
+            CountStep::AtLeast(count) => {
+                return Err(StoreError::Unavailable(format!(
+                    "at least {count}: not all events are indexed by these tags yet (`hikyaku \
+                     postgres backfill status` says how far it is)"
+                )));
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hikyaku_event::{Event, Filter, Kind, PublicKey, TagCondition};
+use hikyaku_event::{Event, Filter, Kind, PublicKey, TagCondition, TagName};
 use hikyaku_postgres::{Options, PostgresStore};
 use hikyaku_store::{
     EventStore, LimitPolicy, Query, Reader, StoreReader, Write, WriteFuture,
@@ -142,7 +142,10 @@ fn shapes(events: &[Arc<Event>]) -> Vec<(&'static str, Vec<Vec<Filter>>)> {
             .unwrap()
     };
     let tagged = |letter: u8, values: Vec<String>| Filter {
-        tags: vec![TagCondition { letter, values }],
+        tags: vec![TagCondition {
+            name: TagName::of_letter(letter),
+            values,
+        }],
         ..Filter::default()
     };
     let limit = |limit: u64, filter: Filter| Filter {

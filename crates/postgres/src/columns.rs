@@ -3,7 +3,7 @@
 use std::error::Error;
 
 use bytes::{BufMut, BytesMut};
-use hikyaku_event::{Address, Event, EventId, PublicKey, Timestamp};
+use hikyaku_event::{Address, EventId, PublicKey, Timestamp};
 use sha2::{Digest, Sha256};
 use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
@@ -49,17 +49,6 @@ pub(crate) fn value(value: &str) -> Vec<u8> {
         *first = DIGEST_MARK;
     }
     digest
-}
-
-/// Returns the rows that an event has in `event_tags`: name and value, without doubles.
-pub(crate) fn tags(event: &Event) -> Vec<(u8, Vec<u8>)> {
-    let mut tags: Vec<_> = event
-        .indexed_tags()
-        .map(|(letter, text)| (letter, value(&text)))
-        .collect();
-    tags.sort_unstable();
-    tags.dedup();
-    tags
 }
 
 /// The first 16 bytes of an id, which decide between events of one time. As `uuid`: of fixed width, and

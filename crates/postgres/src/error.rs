@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use hikyaku_event::TagName;
 use hikyaku_store::StoreError;
 use tokio_postgres::error::SqlState;
 
@@ -20,6 +21,9 @@ pub enum PostgresError {
     /// The server says that stored data is damaged.
     #[error("{0}")]
     Corrupt(String),
+    /// Tags of this name are not indexed.
+    #[error("tags named \"{0}\" are not indexed here")]
+    NotIndexed(TagName),
 }
 
 impl From<tokio_postgres::Error> for PostgresError {
@@ -88,6 +92,7 @@ impl From<PostgresError> for StoreError {
             | PostgresError::Refused(text)
             | PostgresError::Rejected(text) => Self::Unavailable(text),
             PostgresError::Corrupt(text) => Self::Corrupt(text),
+            PostgresError::NotIndexed(name) => Self::not_indexed(name.as_str()),
         }
     }
 }

@@ -12,6 +12,7 @@ mod error;
 mod examination;
 mod feed;
 mod meters;
+mod names;
 mod neighbours;
 mod options;
 mod query;

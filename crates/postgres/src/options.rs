@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use hikyaku_event::TagName;
+
 /// How the store reaches its database, and what it may use of it.
 #[derive(Clone)]
 pub struct Options {
@@ -30,6 +32,9 @@ pub struct Options {
     /// Whether this node takes its turn at filling the index of tags with names that were switched on
     /// later.
     pub backfill: bool,
+    /// Tag names beside the single letters that shall be indexed. Those that are not yet are switched on
+    /// when the store is opened, which begins a backfill.
+    pub tag_names: Vec<TagName>,
     /// An import: into a schema that is empty, and that nobody else has open, the indexes that only
     /// questions need are made at its end ([`crate::PostgresStore::make_indexes`]), or by who comes next.
     pub defer_indexes: bool,
@@ -49,6 +54,7 @@ impl Options {
             connect_timeout: Duration::from_secs(5),
             retry_time: Duration::from_secs(5),
             backfill: true,
+            tag_names: Vec::new(),
             defer_indexes: false,
         }
     }

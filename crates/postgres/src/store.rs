@@ -193,6 +193,7 @@ async fn prepare(connector: &Connector, options: &Options) -> Result<Prepared, P
     } else {
         make_deferred_indexes(&session, &connector.schema).await?;
     }
+    backfill::index_configured(&session, &connector.schema, &options.tag_names).await?;
     let position = position(&session, &connector.schema).await?;
     let place = session.rows(PLACE, &[]).await?;
     let name = "SELECT left(gen_random_uuid()::text, 8)";

@@ -4,7 +4,7 @@
 //! is better refused outright: a filter that can only give nothing as things stand tells the client
 //! why, instead of an empty answer.
 
-use hikyaku_event::{Filter, Kind, PublicKey};
+use hikyaku_event::{Filter, Kind, PublicKey, TagName};
 use hikyaku_store::Reader;
 
 /// Refuses filters that name only private kinds, for a client that has not authenticated or has not
@@ -32,7 +32,11 @@ fn names_only_private(filter: &Filter) -> bool {
 
 /// Tells whether the filter leaves room for one of the keys as recipient or, of kind 4, as author.
 fn may_be_party(filter: &Filter, keys: &[PublicKey]) -> bool {
-    let is_recipient = match filter.tags.iter().find(|tag| tag.letter == b'p') {
+    let is_recipient = match filter
+        .tags
+        .iter()
+        .find(|tag| tag.name == TagName::of_letter(b'p'))
+    {
         Some(recipients) => keys
             .iter()
             .any(|key| recipients.values.contains(&key.to_hex())),

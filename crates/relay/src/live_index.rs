@@ -12,7 +12,9 @@ use std::{cmp::Reverse, hash::BuildHasher, sync::Arc};
 
 use foldhash::quality::FixedState;
 use hashbrown::{HashMap, HashTable, hash_table::Entry};
-use hikyaku_event::{Event, EventId, Filter, Kind, PublicKey, TagCondition, Timestamp};
+use hikyaku_event::{
+    Event, EventId, Filter, Kind, PublicKey, Tag, TagCondition, TagName, Timestamp,
+};
 
 use crate::SubscriptionKey;
 
@@ -42,6 +44,8 @@ pub struct LiveIndex {
     /// How many filters are registered under tags of each letter: an event's tags of other letters
     /// need not be looked up.
     tag_filters: [u32; 128],
+    /// The same of longer names.
+    word_filters: HashMap<TagName, u32, FixedState>,
     /// The number of the event being matched: a listener that has it was found already.
     round: u64,
     /// The terms of the event being matched.
@@ -81,9 +85,20 @@ enum Term<'a> {
     Id(&'a EventId),
     Author(&'a PublicKey, Option<Kind>),
     Tag(u8, &'a str, Option<Kind>),
+    /// A tag of a longer name.
+    Word(&'a str, &'a str, Option<Kind>),
     Kind(Kind),
     /// Filters without any condition but time.
     Any,
+}
+
+impl<'a> Term<'a> {
+    fn tag(name: &'a TagName, value: &'a str, kind: Option<Kind>) -> Self {
+        match name.letter() {
+            Some(letter) => Self::Tag(letter, value, kind),
+            None => Self::Word(name.as_str(), value, kind),
+        }
+    }
 }
 
 impl LiveIndex {
@@ -94,6 +109,7 @@ impl LiveIndex {
         Self {
             listeners: HashMap::with_hasher(hasher.clone()),
             second_hasher: FixedState::with_seed(hasher.hash_one(seed)),
+            word_filters: HashMap::with_hasher(hasher.clone()),
             hasher,
             slots: Vec::new(),
             free: Vec::new(),
@@ -232,7 +248,7 @@ impl LiveIndex {
             let decides = by_kind_too && filter.tags.len() == 1;
             for value in &tag.values {
                 for_kinds(paired, |kind| {
-                    push(Term::Tag(tag.letter, value, kind), decides);
+                    push(Term::tag(&tag.name, value, kind), decides);
                 });
             }
         } else if let Some(kinds) = &filter.kinds {
@@ -255,7 +271,12 @@ impl LiveIndex {
         push(Term::Kind(kind));
         push(Term::Any);
         for tag in event.tags() {
-            let Some(letter) = tag.letter() else { continue };
+            let Some(letter) = tag.letter() else {
+                if !self.word_filters.is_empty() {
+                    self.word_terms(tag, kind, &mut push);
+                }
+                continue;
+            };
             let filters = self.tag_filters.get(usize::from(letter));
             if filters.is_none_or(|count| *count == 0) {
                 continue;
@@ -269,14 +290,32 @@ impl LiveIndex {
         terms.dedup();
     }
 
+    /// Collects the terms of a tag with a longer name, if a filter asks for such tags.
+    fn word_terms(&self, tag: Tag<'_>, kind: Kind, push: &mut impl FnMut(Term<'_>)) {
+        let name = tag.name();
+        let name = TagName::new(&name).filter(|name| self.word_filters.contains_key(name));
+        if let Some((name, value)) = name.zip(tag.value()) {
+            push(Term::tag(&name, &value, None));
+            push(Term::tag(&name, &value, Some(kind)));
+        }
+    }
+
     fn count_tag_filters(&mut self, filters: &[Filter], change: impl Fn(&mut u32)) {
         for filter in filters.iter().filter(|filter| !filter.matches_nothing()) {
-            if filter.ids.is_none()
-                && filter.authors.is_none()
-                && let Some(tag) = chosen_tag(filter)
-                && let Some(count) = self.tag_filters.get_mut(usize::from(tag.letter))
-            {
-                change(count);
+            if filter.ids.is_some() || filter.authors.is_some() {
+                continue;
+            }
+            let Some(tag) = chosen_tag(filter) else {
+                continue;
+            };
+            if let Some(letter) = tag.name.letter() {
+                self.tag_filters
+                    .get_mut(usize::from(letter))
+                    .into_iter()
+                    .for_each(&change);
+            } else {
+                change(self.word_filters.entry(tag.name.clone()).or_default());
+                self.word_filters.retain(|_, count| *count > 0);
             }
         }
     }
@@ -294,15 +333,15 @@ fn for_kinds(kinds: Option<&[Kind]>, mut each: impl FnMut(Option<Kind>)) {
 /// carry ids and addresses before those that carry keys before words; then the one with the fewest
 /// values.
 fn chosen_tag(filter: &Filter) -> Option<&TagCondition> {
-    let selectivity = |letter| match letter {
-        b'e' | b'E' | b'a' | b'A' | b'q' | b'i' | b'I' | b'x' => 2,
-        b'p' | b'P' | b'd' | b'h' | b'r' => 1,
+    let selectivity = |name: &TagName| match name.letter() {
+        Some(b'e' | b'E' | b'a' | b'A' | b'q' | b'i' | b'I' | b'x') => 2,
+        Some(b'p' | b'P' | b'd' | b'h' | b'r') => 1,
         _ => 0,
     };
     filter
         .tags
         .iter()
-        .min_by_key(|tag| (Reverse(selectivity(tag.letter)), tag.values.len()))
+        .min_by_key(|tag| (Reverse(selectivity(&tag.name)), tag.values.len()))
 }
 
 /// Returns the time range that all filters share, if they do.
@@ -385,6 +424,7 @@ mod tests {
             r#"{"authors":["0000000000000000000000000000000000000000000000000000000000000001"]}"#,
             r##"{"#t":["a","b"],"#e":["c"],"kinds":[1,2]}"##,
             r##"{"#t":["a"]}"##,
+            r##"{"#title":["a"]}"##,
             r#"{"kinds":[1,2,3,4,5]}"#,
             r#"{"kinds":[]}"#,
             r#"{"since":1}"#,
@@ -409,17 +449,27 @@ mod tests {
         assert!(index.slots.iter().all(Option::is_none));
         assert_eq!(index.free.len(), index.slots.len());
         assert_eq!(index.tag_filters, [0; 128]);
+        assert!(index.word_filters.is_empty());
     }
 
     #[test]
     fn of_several_tags_the_most_selective_is_chosen() {
         let chosen = |json: &str| {
             let filter = Filter::parse(json.as_bytes()).unwrap();
-            chosen_tag(&filter).map(|tag| char::from(tag.letter))
+            chosen_tag(&filter).map(|tag| tag.name.to_string())
         };
         assert_eq!(chosen("{}"), None);
-        assert_eq!(chosen(r##"{"#t":["a"],"#p":["b","c"]}"##), Some('p'));
-        assert_eq!(chosen(r##"{"#p":["b"],"#e":["c","d"]}"##), Some('e'));
-        assert_eq!(chosen(r##"{"#t":["a","b"],"#l":["c"]}"##), Some('l'));
+        assert_eq!(
+            chosen(r##"{"#t":["a"],"#p":["b","c"]}"##),
+            Some("p".to_owned())
+        );
+        assert_eq!(
+            chosen(r##"{"#p":["b"],"#e":["c","d"]}"##),
+            Some("e".to_owned())
+        );
+        assert_eq!(
+            chosen(r##"{"#t":["a","b"],"#l":["c"]}"##),
+            Some("l".to_owned())
+        );
     }
 }

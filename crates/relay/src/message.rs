@@ -89,7 +89,7 @@ fn verdict(outcome: PublishOutcome<'_>) -> (bool, Cow<'_, str>) {
         PublishOutcome::TooFast { wait_seconds } => {
             return (false, rate_limited(wait_seconds).into());
         }
-        PublishOutcome::Failed(error) => (false, failed(error)),
+        PublishOutcome::Failed(error) => return (false, failed(error)),
     };
     (accepted, text.into())
 }
@@ -109,14 +109,16 @@ fn refused(refusal: Refusal) -> &'static str {
 }
 
 /// Returns what a client is told of a store's failure; the operator reads the error itself.
-fn failed(error: &StoreError) -> &'static str {
-    match error {
+fn failed(error: &StoreError) -> Cow<'static, str> {
+    let text = match error {
         StoreError::Unavailable(_) => {
             "error: the relay can not reach or extend its storage now, try again later"
         }
         StoreError::Stopped(_) => "error: the relay takes no new events until it is restarted",
         StoreError::Corrupt(_) => "error: a part of the relay's storage is damaged",
-    }
+        StoreError::Unsupported(text) => return format!("unsupported: {text}").into(),
+    };
+    text.into()
 }
 
 /// Makes an OK for an event that may not even have a proper id: `id` is whatever the client wrote.
@@ -141,7 +143,7 @@ pub(crate) fn closed(id: &SubscriptionId, text: &str) -> Message {
 
 /// Makes the CLOSED for what the store could not answer.
 pub(crate) fn closed_by(id: &SubscriptionId, error: &StoreError) -> Message {
-    closed(id, failed(error))
+    closed(id, &failed(error))
 }
 
 /// Makes the EOSE, with NIP-67's hint where something is known.
@@ -155,8 +157,10 @@ pub(crate) fn eose(id: &SubscriptionId, completeness: Completeness) -> Message {
 }
 
 /// Makes the COUNT that answers a COUNT (NIP-45).
-pub(crate) fn count(id: &SubscriptionId, count: u64) -> Message {
-    Message::Text(format!(r#"["COUNT",{},{{"count":{count}}}]"#, quote(id.as_str())).into())
+pub(crate) fn count(id: &SubscriptionId, count: u64, exact: bool) -> Message {
+    let approximate = if exact { "" } else { r#","approximate":true"# };
+    let id = quote(id.as_str());
+    Message::Text(format!(r#"["COUNT",{id},{{"count":{count}{approximate}}}]"#).into())
 }
 
 /// Makes the header of every event of a subscription.

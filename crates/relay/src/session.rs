@@ -155,7 +155,14 @@ impl Session {
     /// Reports a count.
     pub fn counted(&mut self, key: SubscriptionKey, count: u64, out: &mut Vec<Action>) {
         if let Some(id) = self.end_count(key) {
-            out.push(Action::Send(message::count(&id, count)));
+            out.push(Action::Send(message::count(&id, count, true)));
+        }
+    }
+
+    /// Reports a count of what the store can find now, which is not all there is.
+    pub fn counted_at_least(&mut self, key: SubscriptionKey, count: u64, out: &mut Vec<Action>) {
+        if let Some(id) = self.end_count(key) {
+            out.push(Action::Send(message::count(&id, count, false)));
         }
     }
 

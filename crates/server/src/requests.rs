@@ -216,7 +216,9 @@ fn filter_shape(filter: &Filter) -> FilterShape {
         shape = shape.limit(limit);
     }
     for (place, tag) in filter.tags.iter().enumerate() {
-        shape = shape.tag(place, tag.letter, tag.values.len());
+        // Longer names are one shape: an operator has few of them.
+        let letter = tag.name.letter().unwrap_or(b'*');
+        shape = shape.tag(place, letter, tag.values.len());
     }
     shape
 }
@@ -231,7 +233,7 @@ fn example(filters: &[Filter]) -> String {
             kinds: filter.kinds.as_deref().map(first),
             tags: (filter.tags.iter())
                 .map(|tag| TagCondition {
-                    letter: tag.letter,
+                    name: tag.name.clone(),
                     values: first(&tag.values),
                 })
                 .collect(),

@@ -8,6 +8,7 @@ mod ban;
 mod neighbours;
 mod query;
 mod reader;
+mod refused;
 pub mod rules;
 mod store;
 #[cfg(feature = "testing")]
@@ -19,6 +20,7 @@ pub use query::{
     Allowance, Budget, Completeness, CountStep, LimitPolicy, Query, QueryStep, StoredEvent,
 };
 pub use reader::Reader;
+pub use refused::{RefusedRead, first_long_name};
 pub use store::{
     Committed, CommittedEvent, CommittedFeed, CountCursor, EventStore, Hider, Key, KeyRange,
     LocalFuture, Outcome, QueryCursor, Refusal, RemovalReason, Sequence, StoreError, StoreReader,

@@ -155,4 +155,6 @@ pub enum CountStep {
     Yield,
     /// The number of events that match any filter, each once.
     Done(u64),
+    /// So many of what the store can find now: it does not have all there is in its index yet.
+    AtLeast(u64),
 }

@@ -119,6 +119,9 @@ pub enum StoreError {
     /// Stored bytes are damaged; names file, offset, expected and found.
     #[error("{0}")]
     Corrupt(String),
+    /// The store can't answer such a question, today or later; fit for a client.
+    #[error("{0}")]
+    Unsupported(String),
 }
 
 /// A future that stays on its thread.

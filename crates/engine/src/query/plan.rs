@@ -66,10 +66,13 @@ impl Plan {
             .tags
             .iter()
             .map(|condition| {
-                let values = condition.values.iter();
-                values
-                    .map(|value| hasher.tag(condition.letter, value.as_bytes()))
-                    .collect()
+                // Longer names are not indexed, and refused before.
+                let letter = condition.name.letter().into_iter();
+                let values = letter.flat_map(|letter| {
+                    let values = condition.values.iter();
+                    values.map(move |value| hasher.tag(letter, value.as_bytes()))
+                });
+                values.collect()
             })
             .collect();
         let rights = if reader.is_operator() {

@@ -40,7 +40,8 @@ fn conditions_are_an_and_of_ors() {
         r##"{"#t":["b\"\\\n\u0001é\ud83e\udd80"]}"##,
         r##"{"#e":["not hex"],"#x":[""]}"##,
         &format!(r##"{{"#z":["{long}"]}}"##),
-        r##"{"#tt":["unknown key"],"#1":[5],"#é":null,"#":{},"search":"x","":1}"##,
+        r##"{"#tt":["two","three"],"#t":["a"]}"##,
+        r##"{"#":{},"search":"x","":1,"tt":["unknown key"]}"##,
     ];
     for json in matching {
         assert!(parse(json).matches(&event), "{json}");
@@ -60,6 +61,10 @@ fn conditions_are_an_and_of_ors() {
         r##"{"#t":[""]}"##,
         r##"{"#y":[""]}"##,
         r##"{"#q":["a"]}"##,
+        r##"{"#tt":["a"]}"##,
+        r##"{"#ttt":["two"]}"##,
+        r##"{"#t":["two"]}"##,
+        r##"{"#é":["two"]}"##,
     ];
     for json in different {
         assert!(!parse(json).matches(&event), "{json}");
@@ -120,6 +125,16 @@ fn malformed_values_of_known_keys_are_refused() {
         (r#"{"limit":null}"#.into(), "limit must be"),
         (r##"{"#t":"a"}"##.into(), "tag values must be"),
         (r##"{"#t":[1]}"##.into(), "tag values must be"),
+        (r##"{"#tt":{}}"##.into(), "tag values must be"),
+        (
+            r##"{"#tt":["a"],"#\u0074t":["b"]}"##.into(),
+            "the same key twice",
+        ),
+        (r##"{"#a\nb":["a"]}"##.into(), "a tag's name has"),
+        (
+            format!(r##"{{"#{}":["a"]}}"##, "x".repeat(65)),
+            "a tag's name has",
+        ),
         (r##"{"#t":["\ud800"]}"##.into(), "lone surrogate"),
         (r##"{"#t":["a"],"#t":["b"]}"##.into(), "the same key twice"),
         (r#"{"kinds":[1],"kinds":[1]}"#.into(), "the same key twice"),

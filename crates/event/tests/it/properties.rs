@@ -1,7 +1,7 @@
 //! What holds for anything at all, tried on random input.
 
 use hikyaku_event::{
-    Event, Filter, TagCondition, escape,
+    Event, Filter, TagCondition, TagName, escape,
     testing::{Author, EventBuilder, fuzz_event, fuzz_filter, fuzz_message},
 };
 use proptest::{collection::vec, prelude::*, sample::Index};
@@ -220,9 +220,9 @@ proptest! {
         }
         let event = builder.sign(&Author::new(author));
         let has_value = |condition: &TagCondition| {
-            let name = char::from(condition.letter).to_string();
+            let name = condition.name.as_str();
             tags.iter().any(|tag| {
-                tag.first() == Some(&name)
+                tag.first().is_some_and(|first| first == name)
                     && tag.get(1).is_some_and(|value| condition.values.contains(value))
             })
         };
@@ -354,11 +354,14 @@ fn filters() -> impl Strategy<Value = Filter> {
     let keys = (0..4_u64).prop_map(|seed| Author::new(seed).pubkey());
     let authors = prop::option::weighted(0.4, vec(keys, 0..3));
     let kinds = prop::option::weighted(0.4, vec((0..4_u16).prop_map(hikyaku_event::Kind), 0..4));
-    let letters = prop::sample::subsequence(b"Tet".to_vec(), 0..3);
-    let tags = (letters, vec(vec(few_values(), 0..5), 3)).prop_map(|(letters, values)| {
-        let conditions = letters.into_iter().zip(values);
+    let names = prop::sample::subsequence(vec!["T", "e", "t", "tt", "\"\\"], 0..3);
+    let tags = (names, vec(vec(few_values(), 0..5), 3)).prop_map(|(names, values)| {
+        let conditions = names.into_iter().zip(values);
         conditions
-            .map(|(letter, values)| TagCondition { letter, values })
+            .map(|(name, values)| TagCondition {
+                name: TagName::new(name).unwrap(),
+                values,
+            })
             .collect()
     });
     let time = || prop::option::weighted(0.3, 0..10_u64);

@@ -290,6 +290,11 @@ pub(super) static KEYS: &[Key] = &[
         "The database's schema that everything is in: a relay of its own under each name."
     ),
     key!(
+        "store.tag_names",
+        store_tag_names,
+        "Tags that filters can ask for beside those named by a single letter: [\"title\"] is for filters with \"#title\". With a store in PostgreSQL; what was stored before is indexed in the background."
+    ),
+    key!(
         "store.connections_per_worker",
         store_connections_per_worker,
         "Connections to the database that one worker may use for reading at the same time. A node has four more."

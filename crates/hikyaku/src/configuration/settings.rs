@@ -8,6 +8,7 @@ use std::{
 };
 
 use hikyaku_engine::{Durability, Options};
+use hikyaku_event::TagName;
 use hikyaku_members::FootprintLimits;
 use hikyaku_policies::PolicyConfig;
 use hikyaku_relay::{RelayUrls, UrlError};
@@ -32,6 +33,8 @@ pub(crate) struct Settings {
     pub(crate) store_read_url: Option<DatabaseUrl>,
     /// The database's schema that everything is in.
     pub(crate) store_schema: String,
+    /// Names of tags that are indexed beside the single letters.
+    pub(crate) store_tag_names: Vec<TagName>,
     /// Connections to the database that one worker may use for reading.
     pub(crate) store_connections_per_worker: usize,
     /// How long one of the database's statements may take.
@@ -119,6 +122,7 @@ impl Default for Settings {
             store_url: None,
             store_read_url: None,
             store_schema: database.schema,
+            store_tag_names: database.tag_names,
             store_connections_per_worker: database.connections_per_worker,
             store_statement_timeout: database.statement_timeout,
             durability: DurabilityKind::Sync,
@@ -153,6 +157,7 @@ impl Settings {
         let url = self.store_url.as_ref()?;
         Some(hikyaku_postgres::Options {
             schema: self.store_schema.clone(),
+            tag_names: self.store_tag_names.clone(),
             read_url: self.store_read_url.as_ref().map(|url| url.0.clone()),
             connections_per_worker: self.store_connections_per_worker,
             statement_timeout: self.store_statement_timeout,

@@ -4,7 +4,7 @@ use std::{
     fmt::Display, net::SocketAddr, num::NonZeroUsize, path::PathBuf, str::FromStr, time::Duration,
 };
 
-use hikyaku_event::{PublicKey, escape};
+use hikyaku_event::{PublicKey, TagName, escape};
 use hikyaku_policies::{KindRange, ScriptFailure, WorkRule};
 use hikyaku_server::AddressRange;
 use hikyaku_tables::{Logging, NamedTable};
@@ -299,6 +299,15 @@ impl Value for Vec<WorkRule> {
             given,
             "a list of kinds with bits of work, like [\"1=16\", \"*=8\"]",
         )
+    }
+    fn write(&self) -> Option<String> {
+        Some(list(self))
+    }
+}
+
+impl Value for Vec<TagName> {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_list(given, "a list of tags' names, like [\"title\"]")
     }
     fn write(&self) -> Option<String> {
         Some(list(self))

@@ -7,6 +7,15 @@ use serde_json::json;
 
 use super::figures::{duration, grouped};
 
+/// Writes names: the letters in a row, longer ones apart.
+fn together(names: &[String]) -> String {
+    let (letters, words): (Vec<&str>, Vec<&str>) =
+        (names.iter().map(String::as_str)).partition(|name| name.len() == 1);
+    let letters = letters.concat();
+    let parts = [&*letters].into_iter().filter(|part| !part.is_empty());
+    parts.chain(words).collect::<Vec<_>>().join(" ")
+}
+
 /// Writes how far a backfill is. Ends with a line's end.
 pub(crate) fn backfill(status: &BackfillStatus, as_json: bool) -> String {
     if as_json {
@@ -30,9 +39,9 @@ pub(crate) fn backfill(status: &BackfillStatus, as_json: bool) -> String {
     }
     let mut text = String::new();
     // Writing to a string does not fail.
-    let _ = writeln!(text, "indexed: {}", status.indexed.concat());
+    let _ = writeln!(text, "indexed: {}", together(&status.indexed));
     if !status.dropping.is_empty() {
-        let _ = writeln!(text, "being taken out: {}", status.dropping.concat());
+        let _ = writeln!(text, "being taken out: {}", together(&status.dropping));
     }
     if !status.filling.is_empty() {
         #[expect(
@@ -43,7 +52,7 @@ pub(crate) fn backfill(status: &BackfillStatus, as_json: bool) -> String {
         let _ = write!(
             text,
             "being indexed: {}; {} of {} events, {rate}/s",
-            status.filling.concat(),
+            together(&status.filling),
             grouped(status.done),
             grouped(status.total.max(status.done)),
         );

@@ -14,5 +14,6 @@ mod step;
 mod work;
 
 pub use operator::Backfill;
+pub(crate) use operator::index_configured;
 pub use status::{BackfillState, BackfillStatus, Pace};
 pub(crate) use work::{WAKE, work};

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use hikyaku_event::TagName;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{BackfillState, BackfillStatus, Pace, WAKE, work};
@@ -9,12 +10,15 @@ use crate::{
     Options, PostgresError,
     connection::{Connector, Session, lock_key},
     feed::channel,
-    schema::{make_deferred_indexes, migrate},
+    schema::{SchemaName, make_deferred_indexes, migrate},
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
 const SWITCH_ON: &str = "INSERT INTO {schema}.tag_names (name, filled) \
-    SELECT name, false FROM unnest($1::text[]) AS new(name) ON CONFLICT DO NOTHING";
+    SELECT name, NOT EXISTS (SELECT FROM {schema}.events) FROM unnest($1::text[]) AS new(name) \
+    ON CONFLICT DO NOTHING";
+const ABSENT: &str = "SELECT DISTINCT name FROM unnest($1::text[]) AS new(name) \
+    WHERE NOT EXISTS (SELECT FROM {schema}.tag_names n WHERE n.name = new.name)";
 /// The estimate of the statistics; before there are any, the last number given, which is no less.
 const BEGIN: &str = "UPDATE {schema}.backfill SET paused = false, done = 0, milliseconds = 0, \
     total = coalesce( \
@@ -60,7 +64,7 @@ impl Backfill {
     }
 
     /// Switches names on: new events are indexed by them from now on, older ones by the backfill.
-    pub fn index(&self, names: &[char]) -> Result<BackfillStatus, PostgresError> {
+    pub fn index(&self, names: &[impl AsRef<str>]) -> Result<BackfillStatus, PostgresError> {
         let names = checked(names)?;
         self.with(async |session| {
             let status = BackfillStatus::read(session).await?;
@@ -69,20 +73,13 @@ impl Backfill {
                     "a backfill is under way; wait for its end, or cancel it".to_owned(),
                 ));
             }
-            let table = format!("{}.events", self.connector.schema);
-            self.locked(session, async || {
-                if session.execute(SWITCH_ON, &[&names]).await? > 0 {
-                    session.execute(BEGIN, &[&table]).await?;
-                }
-                Ok(())
-            })
-            .await?;
+            switch_on(session, &self.connector.schema, &names).await?;
             BackfillStatus::read(session).await
         })
     }
 
     /// Switches names off: what is asked for by them is not found any more, and their rows go.
-    pub fn drop_names(&self, names: &[char]) -> Result<BackfillStatus, PostgresError> {
+    pub fn drop_names(&self, names: &[impl AsRef<str>]) -> Result<BackfillStatus, PostgresError> {
         let names = checked(names)?;
         if names.iter().any(|name| name == ALWAYS) {
             return Err(PostgresError::Refused(
@@ -90,7 +87,7 @@ impl Backfill {
             ));
         }
         self.with(async |session| {
-            self.locked(session, async || {
+            locked(session, &self.connector.schema, async || {
                 session.execute(SWITCH_OFF, &[&names]).await?;
                 Ok(())
             })
@@ -102,7 +99,7 @@ impl Backfill {
     /// Ends what is under way, and takes back what it has done.
     pub fn cancel(&self) -> Result<BackfillStatus, PostgresError> {
         self.with(async |session| {
-            self.locked(session, async || {
+            locked(session, &self.connector.schema, async || {
                 session.execute(CANCEL, &[]).await?;
                 session.execute(PAUSE, &[&false]).await?;
                 Ok(())
@@ -116,7 +113,7 @@ impl Backfill {
     pub fn pause(&self, paused: bool) -> Result<BackfillStatus, PostgresError> {
         self.with(async |session| {
             session.execute(PAUSE, &[&paused]).await?;
-            self.tell(session).await?;
+            tell(session, &self.connector.schema).await?;
             BackfillStatus::read(session).await
         })
     }
@@ -160,33 +157,73 @@ impl Backfill {
             act(&session).await
         })
     }
-
-    /// Changes which names there are, when no writer is at work: each reads them under the lock.
-    async fn locked(
-        &self,
-        session: &Session,
-        act: impl AsyncFnOnce() -> Result<(), PostgresError>,
-    ) -> Result<(), PostgresError> {
-        session.client.batch_execute("BEGIN").await?;
-        let lock = lock_key(&self.connector.schema, "writer");
-        session.rows(LOCK, &[&lock]).await?;
-        act().await?;
-        self.tell(session).await?;
-        Ok(session.client.batch_execute("COMMIT").await?)
-    }
-
-    async fn tell(&self, session: &Session) -> Result<(), PostgresError> {
-        let channel = channel(&self.connector.schema);
-        session.rows(TELL, &[&channel, &WAKE]).await?;
-        Ok(())
-    }
 }
 
-fn checked(names: &[char]) -> Result<Vec<String>, PostgresError> {
-    match names.iter().find(|name| !name.is_ascii_alphabetic()) {
-        Some(name) => Err(PostgresError::Refused(format!(
-            "filters ask for tags of one letter (NIP-01); {name:?} is none"
-        ))),
-        None => Ok(names.iter().map(char::to_string).collect()),
+/// Switches on those of these names that are not; no backfill may be under way. Where there are no
+/// events yet there is nothing to fill.
+async fn switch_on(
+    session: &Session,
+    schema: &SchemaName,
+    names: &[String],
+) -> Result<(), PostgresError> {
+    let table = format!("{schema}.events");
+    locked(session, schema, async || {
+        if session.execute(SWITCH_ON, &[&names]).await? > 0 {
+            session.execute(BEGIN, &[&table]).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Switches on what the configuration names and is not indexed yet, when a node starts.
+pub(crate) async fn index_configured(
+    session: &Session,
+    schema: &SchemaName,
+    names: &[TagName],
+) -> Result<(), PostgresError> {
+    let names: Vec<String> = names.iter().map(TagName::to_string).collect();
+    let rows = session.rows(ABSENT, &[&names]).await?;
+    if rows.is_empty() {
+        return Ok(());
     }
+    let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    if BackfillStatus::read(session).await?.state == BackfillState::Idle {
+        tracing::info!(names = names.join(" "), "indexing tags of more names");
+        return switch_on(session, schema, &names).await;
+    }
+    tracing::warn!(
+        names = names.join(" "),
+        "a backfill is under way: these names are indexed by who starts after its end"
+    );
+    Ok(())
+}
+
+/// Changes which names there are, when no writer is at work: each reads them under the lock.
+async fn locked(
+    session: &Session,
+    schema: &SchemaName,
+    act: impl AsyncFnOnce() -> Result<(), PostgresError>,
+) -> Result<(), PostgresError> {
+    session.client.batch_execute("BEGIN").await?;
+    session.rows(LOCK, &[&lock_key(schema, "writer")]).await?;
+    act().await?;
+    tell(session, schema).await?;
+    Ok(session.client.batch_execute("COMMIT").await?)
+}
+
+async fn tell(session: &Session, schema: &SchemaName) -> Result<(), PostgresError> {
+    session.rows(TELL, &[&channel(schema), &WAKE]).await?;
+    Ok(())
+}
+
+fn checked(names: &[impl AsRef<str>]) -> Result<Vec<String>, PostgresError> {
+    let checked = |name: &str| match TagName::new(name) {
+        Some(name) => Ok(name.to_string()),
+        None => Err(PostgresError::Refused(format!(
+            "{name:?} is no name of a tag: those have 1 to {} bytes, and no control characters",
+            TagName::BYTES_MAX
+        ))),
+    };
+    names.iter().map(|name| checked(name.as_ref())).collect()
 }

@@ -1,6 +1,6 @@
 //! One batch: looked at without a lock, written whole or not at all.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::time::Duration;
 
 use bytes::Bytes;
 use hikyaku_event::Event;
@@ -9,8 +9,9 @@ use tokio_postgres::Row;
 
 use crate::{
     PostgresError,
-    columns::{self, Tie},
+    columns::Tie,
     connection::{Session, lock_key},
+    names::{Name, Names},
     schema::SchemaName,
 };
 
@@ -72,7 +73,7 @@ pub(super) async fn step(
         .get::<_, Option<i64>>(1)
         .zip(row.get::<_, Option<Tie>>(2))
         .unwrap_or((i64::MIN, Tie::FIRST));
-    let names = filling.iter().map(|row| row.get::<_, String>(0)).collect();
+    let names = filling.iter().map(|row| row.get(0)).collect();
     let page = session
         .rows(PAGE, &[&cursor.0, &cursor.1, &EVENTS_MAX])
         .await?;
@@ -85,14 +86,14 @@ pub(super) async fn step(
 struct Batch {
     /// Name and value of a row, and its event's number: in the order of the index, so that neighbours
     /// find their page in memory.
-    rows: Vec<(String, Vec<u8>, i64)>,
+    rows: Vec<(Name, Vec<u8>, i64)>,
     events: u64,
     end: Cursor,
     is_last: bool,
 }
 
 impl Batch {
-    fn of(page: &[Row], names: &BTreeSet<String>, begin: Cursor) -> Result<Self, PostgresError> {
+    fn of(page: &[Row], names: &Names, begin: Cursor) -> Result<Self, PostgresError> {
         let mut batch = Self {
             rows: Vec::new(),
             events: 0,
@@ -109,12 +110,10 @@ impl Batch {
             let event = Event::from_stored(json).map_err(|error| {
                 PostgresError::Corrupt(format!("the event with number {seq} is not one: {error}"))
             })?;
-            for (letter, value) in columns::tags(&event) {
-                let name = char::from(letter).to_string();
-                if names.contains(&name) {
-                    batch.rows.push((name, value, seq));
-                }
-            }
+            let rows = names.rows_of(&event).into_iter();
+            batch
+                .rows
+                .extend(rows.map(|(name, value)| (name, value, seq)));
             batch.events += 1;
             batch.end = (row.get(1), row.get(2));
         }
@@ -133,7 +132,7 @@ async fn fill(
     let spent = i64::try_from(spent.as_millis()).unwrap_or(i64::MAX);
     let (age, tie) = batch.end;
     let numbers: Vec<i64> = batch.rows.iter().map(|(_, _, seq)| *seq).collect();
-    let names: Vec<&str> = batch.rows.iter().map(|(name, ..)| &**name).collect();
+    let names: Vec<&Name> = batch.rows.iter().map(|(name, ..)| name).collect();
     let values: Vec<&[u8]> = batch.rows.iter().map(|(_, value, _)| &**value).collect();
     // Prepared before: what is sent together stays in order.
     for sql in [LOCK, ROWS, CURSOR, COUNT] {

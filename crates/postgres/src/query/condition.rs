@@ -6,11 +6,14 @@
 
 use std::sync::Arc;
 
-use hikyaku_event::{Filter, Kind, PublicKey, Timestamp};
+use hikyaku_event::{Filter, Kind, PublicKey, TagName, Timestamp};
 use hikyaku_store::Reader;
 use tokio_postgres::types::ToSql;
 
-use crate::columns::{self, Word};
+use crate::{
+    columns::{self, Word},
+    names::Name,
+};
 
 /// A parameter of a statement.
 pub(crate) type Parameter = Arc<dyn ToSql + Sync + Send>;
@@ -30,7 +33,7 @@ pub(crate) struct Asked {
     /// The kinds it may have of those it asks for; `None`: all that are left by `reader`.
     pub(crate) kinds: Option<Vec<i32>>,
     pub(crate) authors: Option<Vec<PublicKey>>,
-    pub(crate) tags: Vec<(u8, Vec<Vec<u8>>)>,
+    pub(crate) tags: Vec<(TagName, Vec<Vec<u8>>)>,
     pub(crate) ids: Option<Vec<Word>>,
     reader: Rights,
     snapshot: i64,
@@ -94,7 +97,7 @@ impl Asked {
         let tags = filter.tags.iter().map(|condition| {
             let values = condition.values.iter();
             (
-                condition.letter,
+                condition.name.clone(),
                 values.map(|value| columns::value(value)).collect(),
             )
         });
@@ -173,16 +176,16 @@ impl Asked {
             "(NOT c.conditional OR (SELECT (e.expires_at IS NULL OR e.expires_at > {now}) \
              AND (e.shown_from IS NULL OR e.shown_from <= {snapshot}) {ROW}))"
         ));
-        for (number, (letter, values)) in self.tags.iter().enumerate() {
+        for (number, (name, values)) in self.tags.iter().enumerate() {
             if decided.tag != Some(number) {
-                let condition = sql.tagged(*letter, values.clone());
+                let condition = sql.tagged(name, values.clone());
                 sql.and(condition);
             }
         }
         if let Rights::Parties { keys, hex } = &self.reader
             && self.may_be_private()
         {
-            let tagged = sql.tagged(b'p', hex.clone());
+            let tagged = sql.tagged(&TagName::of_letter(b'p'), hex.clone());
             let keys = sql.parameter(keys.clone());
             let kinds = PRIVATE_KINDS.map(|kind| kind.0.to_string()).join(", ");
             let direct = Kind::DIRECT_MESSAGE.0;
@@ -197,6 +200,16 @@ impl Asked {
 
 fn is_private(kind: i32) -> bool {
     PRIVATE_KINDS.iter().any(|other| i32::from(other.0) == kind)
+}
+
+/// Writes a tag's name: a letter into the statement, a longer one, which a client chooses, as a
+/// parameter.
+pub(super) fn named(name: &TagName, parameters: &mut Vec<Parameter>) -> String {
+    if let Some(letter) = name.letter() {
+        return format!("'{}'", char::from(letter));
+    }
+    parameters.push(Arc::new(Name(name.clone())));
+    format!("${}", parameters.len())
 }
 
 struct Conditions<'a> {
@@ -215,11 +228,11 @@ impl Conditions<'_> {
     }
 
     /// Looks for the proposed event among those that have one of the values.
-    fn tagged(&mut self, letter: u8, values: Vec<Vec<u8>>) -> String {
+    fn tagged(&mut self, name: &TagName, values: Vec<Vec<u8>>) -> String {
         let values = self.parameter(values);
-        let name = char::from(letter);
+        let name = named(name, self.parameters);
         format!(
-            "(SELECT true FROM {{schema}}.event_tags r WHERE r.name = '{name}' \
+            "(SELECT true FROM {{schema}}.event_tags r WHERE r.name = {name} \
              AND r.value = ANY({values}) AND r.age = c.age AND r.tie = c.tie LIMIT 1) IS TRUE"
         )
     }

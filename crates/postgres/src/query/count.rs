@@ -9,7 +9,7 @@ use hikyaku_store::{
     Allowance, Budget, CountCursor, CountStep, LocalFuture, Query, Sequence, StoreError,
 };
 
-use super::{cursor::searches, merge::Merge, place::Direction};
+use super::{cursor::searches, indexed::AskedNames, merge::Merge, place::Direction};
 use crate::{PostgresError, connection::Lanes};
 
 /// Matches counted between two looks at whose turn it is on the connection.
@@ -21,7 +21,7 @@ const NO_LIMIT: Allowance = Allowance {
 
 /// A count under way.
 pub(crate) struct PostgresCount {
-    work: LocalFuture<'static, Result<u64, PostgresError>>,
+    work: LocalFuture<'static, Result<CountStep, PostgresError>>,
 }
 
 impl PostgresCount {
@@ -42,13 +42,27 @@ impl CountCursor for PostgresCount {
             return Poll::Ready(Ok(CountStep::Yield));
         }
         budget.spend(1);
-        let count = std::task::ready!(self.work.as_mut().poll(cx))?;
-        Poll::Ready(Ok(CountStep::Done(count)))
+        self.work.as_mut().poll(cx).map_err(StoreError::from)
     }
 }
 
-async fn count(lanes: Rc<Lanes>, query: Query, snapshot: Sequence) -> Result<u64, PostgresError> {
-    let mut searches = searches(&query, snapshot, |_| NO_LIMIT);
+async fn count(
+    lanes: Rc<Lanes>,
+    query: Query,
+    snapshot: Sequence,
+) -> Result<CountStep, PostgresError> {
+    let names = AskedNames::of(&query.filters);
+    let all = names.are_indexed(&*lanes.session().await?).await?;
+    let found = matches(&lanes, &query, snapshot).await?;
+    Ok(if all {
+        CountStep::Done(found)
+    } else {
+        CountStep::AtLeast(found)
+    })
+}
+
+async fn matches(lanes: &Lanes, query: &Query, snapshot: Sequence) -> Result<u64, PostgresError> {
+    let mut searches = searches(query, snapshot, |_| NO_LIMIT);
     if let [(search, _)] = &mut searches[..] {
         let session = lanes.session().await?;
         if let Some(count) = search.count(&session).await? {

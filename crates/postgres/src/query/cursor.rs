@@ -17,6 +17,7 @@ use tokio::try_join;
 
 use super::{
     condition::Asked,
+    indexed::AskedNames,
     merge::Merge,
     place::{Direction, Hit, Place, Span},
     search::Search,
@@ -34,9 +35,6 @@ pub(super) const EVERYTHING: Span = Span {
     newest: Place::NEWEST,
     oldest: Place::OLDEST,
 };
-
-const INDEXED: &str = "SELECT count(*) FROM {schema}.tag_names \
-    WHERE name = ANY($1) AND filled AND NOT dropping";
 
 type Ready = Rc<RefCell<VecDeque<StoredEvent>>>;
 
@@ -118,7 +116,7 @@ async fn answer(
 ) -> Result<Completeness, PostgresError> {
     let searches = searches(&query, snapshot, |limit| query.limits.allowance(limit));
     let mut merge = Merge::new(searches, Direction::Forward);
-    let names = tag_names(&query);
+    let names = AskedNames::of(&query.filters);
     let mut indexed = None;
     let end = |merge: &Merge, indexed| match merge.completeness() {
         // What is not indexed yet may match too.
@@ -132,9 +130,9 @@ async fn answer(
         if indexed.is_none() {
             // Sent together with the first look into the index, and before it: a name that is indexed
             // wholly stays so.
-            session.prepared(INDEXED).await?;
+            AskedNames::prepare(&session).await?;
             let (whole, first) =
-                try_join!(biased; is_indexed(&session, &names), merge.next(&session))?;
+                try_join!(biased; names.are_indexed(&session), merge.next(&session))?;
             indexed = Some(whole);
             bunch.extend(first);
         }
@@ -154,27 +152,6 @@ async fn answer(
             return Ok(end(&merge, indexed));
         }
     }
-}
-
-/// Returns the names of tags that a query asks for, each once.
-fn tag_names(query: &Query) -> Vec<String> {
-    let conditions = query.filters.iter().flat_map(|filter| &filter.tags);
-    let mut names: Vec<_> = conditions
-        .map(|condition| char::from(condition.letter).to_string())
-        .collect();
-    names.sort_unstable();
-    names.dedup();
-    names
-}
-
-/// Tells whether all events are indexed by these names.
-async fn is_indexed(session: &Session, names: &[String]) -> Result<bool, PostgresError> {
-    if names.is_empty() {
-        return Ok(true);
-    }
-    let rows = session.rows(INDEXED, &[&names]).await?;
-    let indexed = rows.first().map_or(0, |row| row.get::<_, i64>(0));
-    Ok(usize::try_from(indexed) == Ok(names.len()))
 }
 
 /// Fetches events in the order of the hits. Those that were removed meanwhile are left out.

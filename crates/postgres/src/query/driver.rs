@@ -110,7 +110,7 @@ impl Driver {
             while let Some(next) = stream.next {
                 let counted = statement::count(
                     session,
-                    stream.index,
+                    &stream.index,
                     (stream.lead.clone(), next),
                     stream.decided,
                     asked,
@@ -269,7 +269,7 @@ impl Driver {
         let len = due.len();
         let mut due: Vec<_> = due.into_iter().take(STATEMENT_STREAMS_MAX).collect();
         while let Some(first) = due.first().and_then(|number| self.streams.get(*number)) {
-            let (index, decided) = (first.index, first.decided);
+            let (index, decided) = (first.index.clone(), first.decided);
             let of_index = |number: &mut usize| {
                 self.streams
                     .get(*number)
@@ -288,7 +288,7 @@ impl Driver {
                 .collect();
             let read = statement::read(
                 session,
-                index,
+                &index,
                 &streams,
                 decided,
                 asked,

@@ -7,6 +7,7 @@ use hikyaku_store::{Key, KeyRange, Reader, Sequence, StoreError};
 
 use super::{
     condition::Asked,
+    indexed::AskedNames,
     place::{Direction, Place, Span},
     search::Search,
 };
@@ -24,6 +25,8 @@ const PAGE_MAX: usize = 4_096;
 /// Keys in order. Each page is waited for on the thread that asks.
 pub(crate) struct PostgresKeys {
     lanes: Rc<Lanes>,
+    /// What is to be looked at before the first page.
+    names: Option<AskedNames>,
     search: Search,
     range: KeyRange,
     page: usize,
@@ -53,6 +56,7 @@ impl PostgresKeys {
         let asked = Asked::new(filter, reader, snapshot, now);
         Self {
             lanes,
+            names: Some(AskedNames::of([filter])),
             search: Search::new(asked, filter, span, direction),
             range,
             page: PAGE_FIRST,
@@ -63,6 +67,13 @@ impl PostgresKeys {
 
     async fn next_page(&mut self) -> Result<Vec<Key>, PostgresError> {
         let session = self.lanes.session().await?;
+        if let Some(names) = self.names.take()
+            && !names.are_indexed(&session).await?
+        {
+            return Err(PostgresError::Unavailable(
+                "not all events are indexed by these tags".to_owned(),
+            ));
+        }
         let hits = self.search.take(&session, self.page).await?;
         self.ended = hits.len() < self.page;
         self.page = (self.page * 4).min(PAGE_MAX);

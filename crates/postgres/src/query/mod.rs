@@ -5,6 +5,7 @@ mod condition;
 mod count;
 mod cursor;
 mod driver;
+mod indexed;
 mod keys;
 mod merge;
 mod place;

@@ -5,7 +5,7 @@
 //! the rarest is known only afterwards, so each may spend a little, then each a little more: a search
 //! costs at most some times what the best of them costs, with no statistics and no estimates.
 
-use hikyaku_event::Filter;
+use hikyaku_event::{Filter, TagName};
 
 use super::{
     condition::{Asked, Decided},
@@ -134,12 +134,18 @@ fn drivers(asked: &Asked, span: &Span, direction: Direction) -> Vec<Driver> {
     let (start, end) = (span.start(direction), span.end(direction).age);
     let driver = |streams: Vec<_>| Driver::new(streams, start, end, direction, asked);
     let mut drivers = Vec::new();
-    for (number, (letter, values)) in asked.tags.iter().enumerate() {
+    for (number, (name, values)) in asked.tags.iter().enumerate() {
         let decided = Decided {
             tag: Some(number),
             ..Decided::default()
         };
-        let stream = |value: &Vec<u8>| (Index::Tag(*letter), Lead::Value(value.clone()), decided);
+        let stream = |value: &Vec<u8>| {
+            (
+                Index::Tag(name.clone()),
+                Lead::Value(value.clone()),
+                decided,
+            )
+        };
         drivers.push(driver(values.iter().map(stream).collect()));
     }
     if let Some(authors) = &asked.authors {
@@ -150,7 +156,11 @@ fn drivers(asked: &Asked, span: &Span, direction: Direction) -> Vec<Driver> {
     } else if let Some((keys, hex)) = asked.parties() {
         let tagged = |hex: &Vec<u8>| {
             let lead = Lead::Value(hex.clone());
-            (Index::Tag(b'p'), lead, Decided::default())
+            (
+                Index::Tag(TagName::of_letter(b'p')),
+                lead,
+                Decided::default(),
+            )
         };
         // Their conditions stay: an author may read only the old form of message.
         let mut streams = author_streams(keys.iter().copied(), asked.kinds.as_deref());

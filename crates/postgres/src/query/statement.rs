@@ -8,10 +8,11 @@
 
 use std::sync::Arc;
 
+use hikyaku_event::TagName;
 use tokio_postgres::types::ToSql;
 
 use super::{
-    condition::{Asked, Decided, Parameter},
+    condition::{Asked, Decided, Parameter, named},
     place::{Direction, Hit, Place},
 };
 use crate::{
@@ -21,10 +22,10 @@ use crate::{
 };
 
 /// An index that can propose.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Index {
     /// The values of one tag name.
-    Tag(u8),
+    Tag(TagName),
     AuthorKind,
     Author,
     Kind,
@@ -61,7 +62,7 @@ pub(crate) struct Read {
 
 impl Index {
     /// The parameters that say the leads, what each is called, and the condition on the table.
-    fn leads(self) -> (&'static [(&'static str, &'static str)], &'static str) {
+    fn leads(&self) -> (&'static [(&'static str, &'static str)], &'static str) {
         match self {
             Self::Tag(_) => (&[("bytea", "value")], "t.value = s.value"),
             Self::AuthorKind => (
@@ -81,7 +82,7 @@ impl Index {
 /// Reads entries of streams of one index; `streams` are their leads and places.
 pub(crate) async fn read(
     session: &Session,
-    index: Index,
+    index: &Index,
     streams: &[(Lead, Place)],
     decided: Decided,
     asked: &Asked,
@@ -121,7 +122,7 @@ pub(crate) async fn read(
 
 /// Writes the statement, with its parameters.
 fn prepare(
-    index: Index,
+    index: &Index,
     streams: &[(Lead, Place)],
     decided: Decided,
     asked: &Asked,
@@ -147,7 +148,7 @@ fn prepare(
     (sql, parameters)
 }
 
-fn lead_parameters(index: Index, streams: &[(Lead, Place)], parameters: &mut Vec<Parameter>) {
+fn lead_parameters(index: &Index, streams: &[(Lead, Place)], parameters: &mut Vec<Parameter>) {
     let leads = streams.iter().map(|(lead, _)| lead);
     let keys = || {
         leads
@@ -186,7 +187,7 @@ fn lead_parameters(index: Index, streams: &[(Lead, Place)], parameters: &mut Vec
 }
 
 fn sql(
-    index: Index,
+    index: &Index,
     decided: Decided,
     asked: &Asked,
     direction: Direction,
@@ -206,9 +207,9 @@ fn sql(
     let next = leads.len() + 1;
     let (ages, ties, end, take) = (next, next + 1, next + 2, next + 3);
     let (table, name) = match index {
-        Index::Tag(letter) => (
+        Index::Tag(name) => (
             "event_tags",
-            format!("t.name = '{}' AND ", char::from(letter)),
+            format!("t.name = {} AND ", named(name, parameters)),
         ),
         _ => ("events", String::new()),
     };
@@ -251,7 +252,7 @@ pub(crate) struct Counted {
 /// Counts among the next entries of one stream, at most `take`, without handing them out.
 pub(crate) async fn count(
     session: &Session,
-    index: Index,
+    index: &Index,
     stream: (Lead, Place),
     decided: Decided,
     asked: &Asked,

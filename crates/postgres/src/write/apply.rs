@@ -1,7 +1,5 @@
 //! Putting a batch's changes into the tables.
 
-use std::collections::BTreeSet;
-
 use hikyaku_event::Event;
 use hikyaku_store::rules;
 use tokio::try_join;
@@ -16,6 +14,7 @@ use crate::{
     PostgresError,
     columns::{self, Tie, Word},
     connection::Session,
+    names::{Name, Names},
 };
 
 const EVENTS: &str = "INSERT INTO {schema}.events (seq, age, author, expires_at, tie, kind, conditional, \
@@ -60,7 +59,7 @@ pub(super) const STATEMENTS: [&str; 9] = [
 pub(super) async fn apply(
     session: &Session,
     picture: &Picture,
-    names: &BTreeSet<u8>,
+    names: &Names,
 ) -> Result<(), PostgresError> {
     let new = picture.new_events();
     let changed: Vec<_> = picture.hidden_changed().collect();
@@ -208,7 +207,7 @@ struct TagRow {
     tie: Tie,
     kind: i32,
     conditional: bool,
-    name: String,
+    name: Name,
     value: Vec<u8>,
 }
 
@@ -224,18 +223,17 @@ impl TagRow {
         Type::BYTEA,
     ];
 
-    fn all_of<'a>(row: &'a Stored, names: &'a BTreeSet<u8>) -> impl Iterator<Item = Self> + 'a {
+    fn all_of<'a>(row: &'a Stored, names: &Names) -> impl Iterator<Item = Self> + use<'a> {
         let event: &Event = &row.event;
-        let tags = columns::tags(event).into_iter();
-        let tags = tags.filter(|(letter, _)| names.contains(letter));
-        tags.map(move |(letter, value)| Self {
+        let rows = names.rows_of(event).into_iter();
+        rows.map(move |(name, value)| Self {
             age: columns::age(event.created_at()),
             seq: row.seq,
             author: columns::author(&event.pubkey()),
             tie: Tie::of(&event.id()),
             kind: i32::from(event.kind().0),
             conditional: row.conditional,
-            name: char::from(letter).to_string(),
+            name,
             value,
         })
     }
@@ -258,7 +256,7 @@ impl TagRow {
 async fn insert_tags<'a>(
     session: &Session,
     events: impl Iterator<Item = &'a Stored>,
-    names: &BTreeSet<u8>,
+    names: &Names,
 ) -> Result<(), PostgresError> {
     let mut rows: Vec<_> = events.flat_map(|row| TagRow::all_of(row, names)).collect();
     if rows.len() >= copy::ROWS_MIN {
@@ -277,7 +275,7 @@ async fn insert_tags<'a>(
                     &column(&rows, |row| row.tie),
                     &column(&rows, |row| row.kind),
                     &column(&rows, |row| row.conditional),
-                    &column(&rows, |row| &*row.name),
+                    &column(&rows, |row| &row.name),
                     &column(&rows, |row| &*row.value),
                 ],
             )

@@ -8,6 +8,7 @@ use crate::{
     PostgresError,
     columns::{self, Tie, Word},
     connection::Session,
+    names::Names,
 };
 
 const EVENTS: &str = "DELETE FROM {schema}.events WHERE seq = ANY($1)";
@@ -73,8 +74,9 @@ pub(super) async fn remove_tags<'a>(
     let (mut names, mut values, mut ages, mut ties) = (vec![], vec![], vec![], vec![]);
     for row in events {
         let tie = Tie::of(&row.event.id());
-        for (letter, value) in columns::tags(&row.event) {
-            names.push(char::from(letter).to_string());
+        // Whether a name is indexed plays no part: what is not there need not be removed.
+        for (name, value) in Names::Every.rows_of(&row.event) {
+            names.push(name);
             values.push(value);
             ages.push(columns::age(row.event.created_at()));
             ties.push(tie);

@@ -1,9 +1,6 @@
 //! One transaction: under the writer's lock, everything that waits, whole or not at all.
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-};
+use std::{collections::VecDeque, sync::Arc};
 
 use hikyaku_event::{PublicKey, Timestamp};
 use hikyaku_store::{CommittedEvent, Outcome, Write, rules};
@@ -15,6 +12,7 @@ use crate::{
     columns::Word,
     connection::{Session, lock_key},
     feed::{Feed, PLACE, Turn},
+    names::Names,
     schema::{SchemaName, make_deferred_indexes},
 };
 
@@ -155,8 +153,7 @@ impl Transactions {
             self.session.client.batch_execute("ROLLBACK").await?;
             return Ok(None);
         }
-        let letter = |name: &str| name.as_bytes().first().copied();
-        let names: BTreeSet<u8> = names.iter().filter_map(|row| letter(row.get(0))).collect();
+        let names: Names = names.iter().map(|row| row.get(0)).collect();
         done.before = picture.last;
         loop {
             let vanish = decide(&mut picture, &mut waiting, &mut done);

@@ -13,7 +13,8 @@ use hikyaku_postgres::{
     testing::{Cluster, shared},
 };
 use hikyaku_store::{
-    Completeness, Hider, Outcome, Reader,
+    Completeness, CountStep, EventStore, Hider, KeyRange, LimitPolicy, Outcome, Query, Reader,
+    StoreError,
     testing::{Answer, Blocking, draft},
 };
 use tokio::runtime::Builder;
@@ -55,6 +56,23 @@ fn put(store: &PostgresStore, events: &[Arc<Event>]) {
 fn ask(store: &PostgresStore, filter: &str) -> Answer {
     let filter = Filter::parse(filter.as_bytes()).unwrap();
     Blocking(store).all(filter, &Reader::operator(), NOW)
+}
+
+fn count(store: &PostgresStore, filter: &str) -> CountStep {
+    Blocking(store).count_so_far(Query {
+        filters: vec![Filter::parse(filter.as_bytes()).unwrap()],
+        reader: Reader::operator(),
+        limits: LimitPolicy::UNLIMITED,
+        now: NOW,
+    })
+}
+
+/// Returns how many keys there are.
+fn keys(store: &PostgresStore, filter: &str) -> Result<usize, StoreError> {
+    let filter = Filter::parse(filter.as_bytes()).unwrap();
+    let reader = store.reader();
+    let keys = reader.keys(&filter, &Reader::operator(), NOW, KeyRange::default());
+    keys.collect::<Result<Vec<_>, _>>().map(|keys| keys.len())
 }
 
 /// Has it worked, here or in the store, until nothing is left.
@@ -110,7 +128,7 @@ fn a_name_is_switched_off_and_on_while_the_store_is_used() {
     );
 
     backfill.set_pace(WHOLE).unwrap();
-    backfill.drop_names(&['t']).unwrap();
+    backfill.drop_names(&["t"]).unwrap();
     assert_eq!(ask(&store, topic).completeness, Completeness::Unknown);
     assert!(!finish(&backfill).indexed.contains(&"t".to_owned()));
     put(&store, &events(3000..3100));
@@ -119,6 +137,7 @@ fn a_name_is_switched_off_and_on_while_the_store_is_used() {
         (none.events.len(), none.completeness),
         (0, Completeness::Unknown)
     );
+    assert_eq!(count(&store, topic), CountStep::AtLeast(0));
     let other = ask(&store, r##"{"#e":["of another name"]}"##);
     assert_eq!(
         (other.events.len(), other.completeness),
@@ -131,7 +150,7 @@ fn a_name_is_switched_off_and_on_while_the_store_is_used() {
         rate: Some(1),
     };
     backfill.set_pace(slow).unwrap();
-    let status = backfill.index(&['t']).unwrap();
+    let status = backfill.index(&["t"]).unwrap();
     assert_eq!(
         (status.state, &*status.filling),
         (BackfillState::Running, &["t".to_owned()][..])
@@ -153,8 +172,16 @@ fn a_name_is_switched_off_and_on_while_the_store_is_used() {
     let newest: Vec<_> = newest.into_iter().rev().take(some.events.len()).collect();
     assert!(some.events.len() > 4, "{}", some.events.len());
     assert_eq!(some.ids(), newest);
+    let counted = some.events.len() as u64;
+    assert_eq!(count(&store, topic), CountStep::AtLeast(counted));
+    let whole = r##"{"#e":["of another name"]}"##;
+    assert_eq!(count(&store, whole), CountStep::Done(3200));
+    assert!(
+        matches!(keys(&store, topic), Err(StoreError::Unavailable(_))),
+        "a list that would not be whole is none"
+    );
     assert!(matches!(
-        backfill.index(&['x']),
+        backfill.index(&["x"]),
         Err(PostgresError::Refused(_))
     ));
 
@@ -168,12 +195,14 @@ fn a_name_is_switched_off_and_on_while_the_store_is_used() {
         (all.events.len(), all.completeness),
         (64, Completeness::Finish)
     );
+    assert_eq!(count(&store, topic), CountStep::Done(64));
+    assert_eq!(keys(&store, topic).unwrap(), 64);
     assert_eq!(differences(&options), (0, 0));
 
-    backfill.drop_names(&['t']).unwrap();
+    backfill.drop_names(&["t"]).unwrap();
     finish(&backfill);
     backfill.set_pace(slow).unwrap();
-    backfill.index(&['t']).unwrap();
+    backfill.index(&["t"]).unwrap();
     backfill.cancel().unwrap();
     backfill.set_pace(WHOLE).unwrap();
     let status = finish(&backfill);
@@ -183,6 +212,62 @@ fn a_name_is_switched_off_and_on_while_the_store_is_used() {
         0,
         "what a cancelled one did is taken back"
     );
+}
+
+#[test]
+fn a_longer_name_is_refused_until_it_is_switched_on() {
+    let (url, schema) = shared();
+    let options = Options {
+        schema,
+        ..Options::new(&url)
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    let titled = |number: u64| {
+        let title = format!("title {}", number % 5);
+        let event = draft(1, 1, number).tag(&["title", &title]);
+        event.tag(&["client", "a 'quoted\\ one"]).build()
+    };
+    let titled: Vec<_> = (0..1500).map(titled).collect();
+    put(&store, &titled[..1000]);
+    let (title, client) = (
+        r##"{"#title":["title 3"]}"##,
+        r##"{"#client":["a 'quoted\\ one"]}"##,
+    );
+    assert!(!Blocking(&store).indexes("title"));
+
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.index(&["title"]).unwrap();
+    put(&store, &titled[1000..]);
+    finish(&backfill);
+    let all = ask(&store, title);
+    assert_eq!(
+        (all.events.len(), all.completeness),
+        (300, Completeness::Finish)
+    );
+    assert_eq!(count(&store, title), CountStep::Done(300));
+
+    // By configuration: whoever starts with it switches it on, once.
+    assert!(!Blocking(&store).indexes("client"));
+    let configured = Options {
+        tag_names: ["title", "client"]
+            .map(|name| name.parse().unwrap())
+            .to_vec(),
+        ..options.clone()
+    };
+    for _ in 0..2 {
+        drop(PostgresStore::open(&configured).unwrap());
+        finish(&backfill);
+        assert_eq!(ask(&store, client).completeness, Completeness::Finish);
+        assert_eq!(count(&store, client), CountStep::Done(1500));
+    }
+    Blocking(&store).remove(titled[3].id(), NOW);
+    assert_eq!(count(&store, title), CountStep::Done(299));
+
+    backfill.drop_names(&["title"]).unwrap();
+    assert!(!Blocking(&store).indexes("title"), "at once");
+    finish(&backfill);
+    assert_eq!(count(&store, client), CountStep::Done(1499));
 }
 
 #[test]
@@ -199,12 +284,14 @@ fn names_that_can_not_be_are_refused() {
             "{result:?}"
         );
     };
-    refused(backfill.index(&['1']));
-    refused(backfill.drop_names(&['e', 'p']));
+    refused(backfill.index(&[""]));
+    refused(backfill.index(&["a\nb"]));
+    refused(backfill.index(&["x".repeat(65)]));
+    refused(backfill.drop_names(&["e", "p"]));
     for (share, rate) in [(0, None), (101, None), (50, Some(0))] {
         refused(backfill.set_pace(Pace { share, rate }));
     }
-    let status = backfill.index(&['t', 'Z']).unwrap();
+    let status = backfill.index(&["t", "Z"]).unwrap();
     assert_eq!(
         status.state,
         BackfillState::Idle,
@@ -247,7 +334,7 @@ fn no_kill_of_either_side_leaves_a_gap_or_a_double() {
     put(&store, &stored);
     let backfill = Backfill::open(&options).unwrap();
     backfill.set_pace(WHOLE).unwrap();
-    backfill.drop_names(&['t']).unwrap();
+    backfill.drop_names(&["t"]).unwrap();
     finish(&backfill);
     backfill
         .set_pace(Pace {
@@ -255,7 +342,7 @@ fn no_kill_of_either_side_leaves_a_gap_or_a_double() {
             rate: None,
         })
         .unwrap();
-    backfill.index(&['t']).unwrap();
+    backfill.index(&["t"]).unwrap();
     let mut rounds = 0;
     loop {
         let before = backfill.status().unwrap();

@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use hikyaku_event::{
-    Event, Filter, Kind, PublicKey, TagCondition,
+    Event, Filter, Kind, PublicKey, TagCondition, TagName,
     testing::{Author, EventBuilder},
 };
 use hikyaku_postgres::{Options, PostgresStore, testing::Cluster};
@@ -178,7 +178,7 @@ fn follows() -> Vec<PublicKey> {
 fn tagged<'a>(letter: u8, values: impl IntoIterator<Item = &'a str>) -> Filter {
     Filter {
         tags: vec![TagCondition {
-            letter,
+            name: TagName::of_letter(letter),
             values: values.into_iter().map(str::to_owned).collect(),
         }],
         ..Filter::default()
@@ -319,11 +319,11 @@ fn a_conjunction_costs_at_most_its_rarest_field_in_the_window() {
     let both = Filter {
         tags: vec![
             TagCondition {
-                letter: b'l',
+                name: TagName::of_letter(b'l'),
                 values: vec!["even".to_owned()],
             },
             TagCondition {
-                letter: b't',
+                name: TagName::of_letter(b't'),
                 values: vec!["odd".to_owned()],
             },
         ],

@@ -55,6 +55,32 @@ fn a_count_that_can_not_be_answered_is_closed() {
 }
 
 #[test]
+fn a_count_of_what_is_indexed_so_far_says_so() {
+    let (mut relay, client) = relay_with_notes(3);
+    relay.is_indexing = true;
+    let answer = relay.say(client, count("c", [json!({"#t": ["x"]})]));
+    assert_eq!(
+        answer,
+        [json!(["COUNT", "c", {"count": 0, "approximate": true}])]
+    );
+}
+
+#[test]
+fn what_the_store_does_not_index_is_unsupported() {
+    let (mut relay, client) = relay_with_notes(1);
+    relay.failure = Some(StoreError::not_indexed("\"title\""));
+    for message in [
+        count("c", [json!({"#\"title\"": ["x"]})]),
+        request("c", [json!({"#\"title\"": ["x"]})]),
+    ] {
+        let answer = relay.say(client, message);
+        let reason = "unsupported: tags named \"\"title\"\" are not indexed here";
+        assert_eq!(answer, [json!(["CLOSED", "c", reason])]);
+    }
+    assert!(relay.index.is_empty());
+}
+
+#[test]
 fn a_count_leaves_the_subscription_of_the_same_id_alone() {
     let mut relay = Relay::new();
     let client = relay.connect();

@@ -31,6 +31,8 @@ pub(crate) struct Relay {
     pub(crate) now: Timestamp,
     /// What the store answers to every query and count from now on, instead of answers.
     pub(crate) failure: Option<StoreError>,
+    /// The store's counts are of what it has indexed so far.
+    pub(crate) is_indexing: bool,
     config: Arc<RelayConfig>,
     store: NaiveStore,
     reader: Box<dyn StoreReader>,
@@ -61,6 +63,7 @@ impl Relay {
         Self {
             now: NOW,
             failure: None,
+            is_indexing: false,
             config: Arc::new(RelayConfig {
                 limits,
                 urls: RelayUrls::public(URL).unwrap(),
@@ -314,9 +317,13 @@ impl Relay {
             None => cursor.poll_count(&mut cx, &mut Budget::new(1)),
         };
         match step {
-            Poll::Ready(Ok(CountStep::Done(count))) => {
+            Poll::Ready(Ok(CountStep::Done(count))) if !self.is_indexing => {
                 client.counts.remove(&key);
                 client.session.counted(key, count, &mut out);
+            }
+            Poll::Ready(Ok(CountStep::Done(count) | CountStep::AtLeast(count))) => {
+                client.counts.remove(&key);
+                client.session.counted_at_least(key, count, &mut out);
             }
             Poll::Ready(Err(error)) => {
                 client.counts.remove(&key);

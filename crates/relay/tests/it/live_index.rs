@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hikyaku_event::{
-    Event, EventId, Filter, Kind, PublicKey, TagCondition,
+    Event, EventId, Filter, Kind, PublicKey, TagCondition, TagName,
     testing::{Author, EventBuilder},
 };
 use hikyaku_relay::{ListenerKey, LiveIndex, SubscriptionKey};
@@ -12,7 +12,7 @@ use proptest::{collection::vec, option, prelude::*, sample::subsequence};
 use crate::driver::NOW;
 
 const KINDS: [u16; 7] = [1, 3, 6, 7, 16, 1111, 30023];
-const LETTERS: [char; 4] = ['e', 'p', 't', 'T'];
+const NAMES: [&str; 6] = ["e", "p", "t", "T", "title", "titles"];
 const VALUES: [&str; 5] = ["", "a", "b", "\"\\\n", "😀"];
 
 fn key(number: u64) -> ListenerKey {
@@ -27,12 +27,12 @@ fn authors() -> Vec<PublicKey> {
 }
 
 fn an_event() -> impl Strategy<Value = Event> {
-    let tags = vec((0..LETTERS.len(), 0..VALUES.len()), 0..6);
+    let tags = vec((0..NAMES.len(), 0..VALUES.len()), 0..6);
     (0..4u64, 0..KINDS.len(), 0..5u64, tags).prop_map(|(author, kind, second, tags)| {
         tags.into_iter()
             .fold(
                 EventBuilder::new(KINDS[kind]).created_at(NOW + second),
-                |event, (letter, value)| event.tag([&LETTERS[letter].to_string(), VALUES[value]]),
+                |event, (name, value)| event.tag([NAMES[name], VALUES[value]]),
             )
             .sign(&Author::new(author))
     })
@@ -44,7 +44,7 @@ fn a_filter(ids: &[EventId]) -> impl Strategy<Value = Filter> + use<> {
     let values: Vec<String> = VALUES.iter().map(ToString::to_string).collect();
     let tags = vec(
         option::weighted(0.2, subsequence(values, 0..=3)),
-        LETTERS.len(),
+        NAMES.len(),
     );
     (
         option::weighted(0.2, subsequence(ids.to_vec(), 0..=ids.len().min(3))),
@@ -55,9 +55,9 @@ fn a_filter(ids: &[EventId]) -> impl Strategy<Value = Filter> + use<> {
         option::weighted(0.2, NOW..NOW + 5),
     )
         .prop_map(|(ids, authors, kinds, tags, since, until)| {
-            let tags = LETTERS.iter().zip(tags).filter_map(|(letter, values)| {
+            let tags = NAMES.iter().zip(tags).filter_map(|(name, values)| {
                 Some(TagCondition {
-                    letter: *letter as u8,
+                    name: TagName::new(name).unwrap(),
                     values: values?,
                 })
             });

@@ -264,6 +264,10 @@ impl Running {
                     session.counted(key, count, actions);
                     Step::Over(Count::QueriesEnded)
                 }
+                Poll::Ready(Ok(CountStep::AtLeast(count))) => {
+                    session.counted_at_least(key, count, actions);
+                    Step::Over(Count::QueriesEnded)
+                }
             },
         }
     }
@@ -275,7 +279,12 @@ fn failed(
     session: &mut Session,
     actions: &mut Vec<Action>,
 ) -> Step {
-    tracing::error!(%error, "query failed");
+    if let StoreError::Unsupported(_) = error {
+        // Nothing is wrong here.
+        tracing::debug!(%error, "query refused");
+    } else {
+        tracing::error!(%error, "query failed");
+    }
     session.query_failed(key, error, actions);
     Step::Over(Count::QueriesFailed)
 }

@@ -206,7 +206,7 @@ fn in_order(filter: &mut Filter) {
     filter.ids.iter_mut().for_each(set);
     filter.authors.iter_mut().for_each(set);
     filter.kinds.iter_mut().for_each(set);
-    filter.tags.sort_by_key(|condition| condition.letter);
+    filter.tags.sort_by(|a, b| a.name.cmp(&b.name));
     for condition in &mut filter.tags {
         set(&mut condition.values);
     }

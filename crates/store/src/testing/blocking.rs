@@ -2,13 +2,13 @@
 
 use std::{future::poll_fn, sync::Arc};
 
-use hikyaku_event::{Event, EventId, Filter, Timestamp};
+use hikyaku_event::{Event, EventId, Filter, TagCondition, TagName, Timestamp};
 
 use super::block_on;
 use crate::{
     Budget, CommittedEvent, CommittedFeed, Completeness, CountStep, EventStore, Hider, Key,
     KeyRange, LimitPolicy, Outcome, Query, QueryCursor, QueryStep, Reader, RemovalReason, Sequence,
-    StoredEvent, Write,
+    StoreError, StoredEvent, Write,
 };
 
 /// All of a query's answer.
@@ -134,6 +134,41 @@ impl Blocking<'_> {
     /// Counts with a large budget.
     pub fn count(&self, query: Query) -> u64 {
         self.count_in_steps(query, 1_000_000)
+    }
+
+    /// Tells whether the store answers what is asked of tags of this name.
+    pub fn indexes(&self, name: &str) -> bool {
+        let condition = TagCondition {
+            name: TagName::new(name).expect("a tag's name"),
+            values: vec![String::new()],
+        };
+        let filter = Filter {
+            tags: vec![condition],
+            ..Filter::default()
+        };
+        let mut cursor = self.start(Query {
+            filters: vec![filter],
+            reader: Reader::anonymous(),
+            limits: LimitPolicy::UNLIMITED,
+            now: 0,
+        });
+        let mut budget = Budget::new(1_000_000);
+        match block_on(poll_fn(|cx| cursor.poll_next(cx, &mut budget))) {
+            Err(StoreError::Unsupported(_)) => false,
+            other => other.is_ok(),
+        }
+    }
+
+    /// Counts, and says whether the store knows that this is all.
+    pub fn count_so_far(&self, query: Query) -> CountStep {
+        let mut cursor = self.0.reader().count(query);
+        loop {
+            let mut budget = Budget::new(1_000_000);
+            match block_on(poll_fn(|cx| cursor.poll_count(cx, &mut budget))) {
+                Ok(CountStep::Yield) => {}
+                step => return step.expect("the count is answered"),
+            }
+        }
     }
 
     /// Lists keys.

@@ -4,7 +4,9 @@ use std::{collections::HashMap, env, hash::BuildHasher, ops::Range, thread};
 
 use hikyaku_event::{EventId, Filter};
 
-use super::{Answer, Blocking, Dice, NaiveStore, feed_until, history::History, read_to_end};
+use super::{
+    Answer, Blocking, Dice, LONG_NAME, NaiveStore, feed_until, history::History, read_to_end,
+};
 use crate::{CommittedFeed, EventStore, LimitPolicy, Outcome, Query, Sequence, StoredEvent, Write};
 
 /// Batches of a history.
@@ -69,7 +71,11 @@ fn compare_one<S: AsRef<dyn EventStore>>(
     mut subject: S,
     between: &mut impl FnMut(&mut S, &mut Dice),
 ) {
-    let mut history = History::new(seed);
+    let mut history = if Blocking(subject.as_ref()).indexes(LONG_NAME) {
+        History::with_long_names(seed)
+    } else {
+        History::new(seed)
+    };
     let mut pair = Pair::default();
     for _ in 0..ROUNDS {
         pair.write(subject.as_ref(), &mut history);

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use hikyaku_event::{
-    Address, Event, EventId, Filter, Kind, TagCondition, Timestamp,
+    Address, Event, EventId, Filter, Kind, TagCondition, TagName, Timestamp,
     testing::{Author, EventBuilder},
 };
 
@@ -25,6 +25,9 @@ const KINDS: [u16; 24] = [
 ];
 const WORDS: [&str; 6] = ["", "x", "y", "X", "a\"\\\n", "\u{1f600}"];
 
+/// A tag's name that is no letter: a store may have it indexed.
+pub const LONG_NAME: &str = "title";
+
 /// A history: what may be written, and what the time is.
 #[derive(Debug, Clone)]
 pub struct History {
@@ -37,6 +40,9 @@ pub struct History {
     /// name.
     events: Vec<Arc<Event>>,
     written: Vec<EventId>,
+    /// Whether there are tags of longer names too, and questions about them: not every store has them
+    /// indexed.
+    long_names: bool,
 }
 
 impl History {
@@ -45,14 +51,24 @@ impl History {
         Self::of(seed, EVENTS)
     }
 
+    /// Makes the events of this seed, for a store that has [`LONG_NAME`] indexed.
+    pub fn with_long_names(seed: u64) -> Self {
+        Self::make(seed, EVENTS, true)
+    }
+
     /// Makes so many events of this seed; fewer are sooner signed.
     pub fn of(seed: u64, events: usize) -> Self {
+        Self::make(seed, events, false)
+    }
+
+    fn make(seed: u64, events: usize, long_names: bool) -> Self {
         let mut history = Self {
             dice: Dice::new(seed),
             now: START,
             authors: (0..AUTHORS as u64).map(Author::new).collect(),
             events: Vec::with_capacity(events),
             written: Vec::new(),
+            long_names,
         };
         for _ in 0..events {
             let event = history.event();
@@ -75,9 +91,9 @@ impl History {
         if self.dice.chance(60) {
             event = event.tag(["d", self.word()]);
         }
-        for letter in ["t", "T", "e", "p", "p"] {
-            if self.dice.chance(if letter == "p" { 40 } else { 25 }) {
-                event = event.tag([letter.to_owned(), self.value(letter)]);
+        for name in ["t", "T", "e", "p", "p", LONG_NAME] {
+            if self.has(name) && self.dice.chance(if name == "p" { 40 } else { 25 }) {
+                event = event.tag([name.to_owned(), self.value(name)]);
             }
         }
         if self.dice.chance(10) {
@@ -125,9 +141,13 @@ impl History {
         word
     }
 
+    fn has(&self, name: &str) -> bool {
+        self.long_names || name != LONG_NAME
+    }
+
     /// Returns a value that tags of this name have.
-    fn value(&mut self, letter: &str) -> String {
-        match letter {
+    fn value(&mut self, name: &str) -> String {
+        match name {
             "p" if self.dice.chance(90) => self.author().pubkey().to_hex(),
             "e" if !self.events.is_empty() && self.dice.chance(90) => self.id().to_hex(),
             _ => self.word().to_owned(),
@@ -223,13 +243,15 @@ impl History {
             let kinds = self.len(8);
             filter.kinds = Some((0..kinds).map(|_| Kind(*self.dice.pick(&KINDS))).collect());
         }
-        for letter in ["T", "d", "e", "p", "t"] {
-            if self.dice.chance(8) {
+        for name in ["T", "d", "e", "p", "t", LONG_NAME] {
+            if self.has(name) && self.dice.chance(8) {
                 let values = self.len(4);
-                filter.tags.push(TagCondition {
-                    letter: letter.as_bytes()[0],
-                    values: (0..values).map(|_| self.value(letter)).collect(),
-                });
+                filter
+                    .tags
+                    .extend(TagName::new(name).map(|tag| TagCondition {
+                        name: tag,
+                        values: (0..values).map(|_| self.value(name)).collect(),
+                    }));
             }
         }
         if self.dice.chance(15) {

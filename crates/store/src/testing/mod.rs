@@ -23,5 +23,5 @@ pub use blocking::{Answer, Blocking, feed_until, read_to_end};
 pub use compare::{chosen_seeds, compare, compare_answers, for_each_seed};
 pub use dice::Dice;
 pub use draft::{Draft, draft, key};
-pub use history::History;
+pub use history::{History, LONG_NAME};
 pub use naive::NaiveStore;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Borrow, sync::Arc};
 
-use hikyaku_event::{Event, Filter, Kind, TagCondition};
+use hikyaku_event::{Event, Filter, Kind, TagCondition, TagName};
 
 use crate::testing::key;
 
@@ -17,6 +17,8 @@ pub(super) trait Narrow {
     fn authors(self, authors: impl IntoIterator<Item = u32>) -> Self;
     fn kinds(self, kinds: impl IntoIterator<Item = u16>) -> Self;
     fn tag<'a>(self, letter: char, values: impl IntoIterator<Item = &'a str>) -> Self;
+    /// Tags of a name of any length.
+    fn named<'a>(self, name: &str, values: impl IntoIterator<Item = &'a str>) -> Self;
     fn since(self, time: u64) -> Self;
     fn until(self, time: u64) -> Self;
     fn limit(self, limit: u64) -> Self;
@@ -47,10 +49,16 @@ impl Narrow for Filter {
 
     fn tag<'a>(mut self, letter: char, values: impl IntoIterator<Item = &'a str>) -> Self {
         let values = sorted(values.into_iter().map(str::to_owned));
-        let letter = u8::try_from(letter).expect("an ASCII letter");
-        self.tags.push(TagCondition { letter, values });
-        self.tags.sort_by_key(|condition| condition.letter);
-        self
+        let name = TagName::of_letter(u8::try_from(letter).expect("an ASCII letter"));
+        self.tags.push(TagCondition { name, values });
+        self.sorted()
+    }
+
+    fn named<'a>(mut self, name: &str, values: impl IntoIterator<Item = &'a str>) -> Self {
+        let values = sorted(values.into_iter().map(str::to_owned));
+        let name = TagName::new(name).expect("a tag's name");
+        self.tags.push(TagCondition { name, values });
+        self.sorted()
     }
 
     fn since(mut self, time: u64) -> Self {

@@ -28,7 +28,7 @@ macro_rules! __store_claims {
         $callback! {
             { $($given)* }
             matching: newest_come_first_and_ties_go_to_the_lowest_id, ties_go_to_the_lowest_id_across_the_limit, order_does_not_depend_on_the_order_of_writing, since_and_until_are_inclusive, times_beyond_32_bits_are_kept, kinds_go_to_65535, empty_lists_match_nothing, conditions_are_an_and, events_are_found_by_id, five_thousand_authors_in_one_filter, answers_carry_the_event_as_it_came;
-            tags: two_tag_names_are_an_and, an_event_that_matches_two_values_comes_once, strange_values_are_found, letter_case_matters, every_letter_is_a_name, e_and_p_values_need_not_be_hex, only_the_first_value_counts, thousands_of_tags_in_one_event, thousands_of_values_in_one_filter;
+            tags: two_tag_names_are_an_and, an_event_that_matches_two_values_comes_once, strange_values_are_found, letter_case_matters, every_letter_is_a_name, e_and_p_values_need_not_be_hex, only_the_first_value_counts, longer_names_are_answered_or_refused, thousands_of_tags_in_one_event, thousands_of_values_in_one_filter;
             limits: hints_are_exact, the_clients_limit_is_never_passed, our_cap_is_passed_to_finish_a_run, twice_our_cap_is_the_end, a_run_ends_at_the_clients_limit, the_default_limit_is_for_filters_without_one, a_limit_of_zero_asks_nothing, each_filter_has_its_own_limit, an_event_of_several_filters_comes_once, what_another_filter_brings_is_not_missing, hidden_events_use_up_no_limit;
             counting: counts_ignore_limits, an_event_of_several_filters_counts_once, counts_follow_every_change;
             ranges: ranges_hold_their_first_key_and_not_their_end, bounds_need_not_be_stored, keys_are_those_of_the_filter_without_its_limit, keys_are_those_a_reader_may_see;

@@ -1,10 +1,15 @@
 //! Finding events by their single-letter tags (NIP-01).
 
+use std::future::poll_fn;
+
 use super::{
     filters::{Narrow, any},
-    subject::Subject,
+    subject::{NOW, Subject, query},
 };
-use crate::{EventStore, testing::draft};
+use crate::{
+    Budget, EventStore, KeyRange, Reader, StoreError,
+    testing::{LONG_NAME, block_on, draft},
+};
 
 /// Two tag names in one filter must both be met.
 pub fn two_tag_names_are_an_and(store: Box<dyn EventStore>) {
@@ -146,6 +151,44 @@ pub fn only_the_first_value_counts(store: Box<dyn EventStore>) {
     store.shows(any().tag('t', ["x"]), &[&second]);
     store.shows(any().tag('t', ["y"]), &[]);
     store.shows(any().tag('t', [""]), &[&empty]);
+}
+
+/// A store that has a longer name indexed answers for it as for a letter; one that has not says so at
+/// every door, and never answers as if the condition were not there.
+pub fn longer_names_are_answered_or_refused(store: Box<dyn EventStore>) {
+    let store = Subject(&*store);
+    let value = "value ".repeat(100);
+    let title = draft(1, 1, 100).tag(&[LONG_NAME, &value]).build();
+    let both = draft(1, 7, 101).tag(&["t", "x"]).tag(&[LONG_NAME, "a"]);
+    let both = both.tag(&[LONG_NAME, "a"]).tag(&[LONG_NAME, "b"]).build();
+    let letter = draft(1, 1, 102).tag(&["t", "a"]).build();
+    let bare = draft(1, 1, 103).tag(&[LONG_NAME]).build();
+    store.store_all(&[title.clone(), both.clone(), letter, bare]);
+    let asked = |values: &[&'static str]| any().named(LONG_NAME, values.iter().copied());
+    if store.blocking().indexes(LONG_NAME) {
+        store.shows(asked(&["a"]), &[&both]);
+        store.shows(asked(&["a", "b"]).tag('t', ["x"]), &[&both]);
+        store.shows(asked(&["a"]).kinds([1]), &[]);
+        store.shows(any().named(LONG_NAME, [&*value]), &[&title]);
+        store.shows(any().named(LONG_NAME, [&*value, "b"]), &[&both, &title]);
+        store.remove(&both);
+        store.shows(asked(&["a", "b"]), &[]);
+    }
+    let strange = any().named("no such name '\\\"{schema}", ["a"]);
+    for filter in [asked(&["a"]), strange] {
+        let name = filter.tags[0].name.clone();
+        if !store.blocking().indexes(name.as_str()) {
+            let reader = store.blocking().0.reader();
+            let mut keys = reader.keys(&filter, &Reader::operator(), NOW, KeyRange::default());
+            let refused = |error: StoreError| matches!(error, StoreError::Unsupported(text) if text.contains(name.as_str()));
+            assert!(keys.next().unwrap().is_err_and(refused), "keys {filter:?}");
+            let mut count =
+                reader.count(query(std::slice::from_ref(&filter), &Reader::anonymous()));
+            let mut budget = Budget::new(1_000_000);
+            let counted = block_on(poll_fn(|cx| count.poll_count(cx, &mut budget)));
+            assert!(counted.is_err_and(refused), "count {filter:?}");
+        }
+    }
 }
 
 /// A follow list has thousands of tags, each of which finds it.

@@ -1,0 +1,49 @@
+//! Whether all events are indexed by the tag names that are asked for.
+
+use hikyaku_event::{Filter, TagName};
+
+use crate::{PostgresError, connection::Session};
+
+const INDEXED: &str = "SELECT name, filled FROM {schema}.tag_names \
+    WHERE name = ANY($1) AND NOT dropping";
+
+/// The tag names that some filters ask for, each once.
+pub(super) struct AskedNames(Vec<TagName>);
+
+impl AskedNames {
+    pub(super) fn of<'a>(filters: impl IntoIterator<Item = &'a Filter>) -> Self {
+        let conditions = filters.into_iter().flat_map(|filter| &filter.tags);
+        let mut names: Vec<_> = conditions.map(|tag| tag.name.clone()).collect();
+        names.sort_unstable();
+        names.dedup();
+        Self(names)
+    }
+
+    /// Tells whether all events are indexed by all of these names. A letter that was switched off is
+    /// answered from what is there, which is nothing; that a longer name is not indexed is an error.
+    ///
+    /// To be asked before the first look into the index, or sent before it: a name that is indexed
+    /// wholly stays so.
+    pub(super) async fn are_indexed(&self, session: &Session) -> Result<bool, PostgresError> {
+        if self.0.is_empty() {
+            return Ok(true);
+        }
+        let names: Vec<&str> = self.0.iter().map(TagName::as_str).collect();
+        let rows = session.rows(INDEXED, &[&names]).await?;
+        let is_there = |name: &TagName| {
+            rows.iter()
+                .any(|row| row.get::<_, &str>(0) == name.as_str())
+        };
+        let absent = |name: &&TagName| name.letter().is_none() && !is_there(name);
+        match self.0.iter().find(absent) {
+            Some(name) => Err(PostgresError::NotIndexed(name.clone())),
+            None => Ok(rows.len() == names.len() && rows.iter().all(|row| row.get(1))),
+        }
+    }
+
+    /// Makes the statement known to the connection, so that asking it and what follows stay in order.
+    pub(super) async fn prepare(session: &Session) -> Result<(), PostgresError> {
+        session.prepared(INDEXED).await?;
+        Ok(())
+    }
+}

@@ -4,7 +4,7 @@
 # target/bench/results.
 #
 # usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start
-#                              tables all
+#                              tables measuring all
 # environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
 #              BUILT: if set, nothing is built: what is there already is measured
 set -euo pipefail
@@ -106,13 +106,13 @@ stored() {
 }
 
 # khatru looks at every stored deletion for each event it gets, so that a corpus with deletions would
-# flatter us: both get it without.
+# flatter us: both get it without. Of replaceable events that arrive together it may keep two.
 publish() {
   build_khatru
   serve 17777 "$(empty publish)"
   serve_khatru 17778 "$(empty publish-khatru)"
-  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish --without-kind 5 --free-ties \
-    --events 5000 --operations 10000 --durability "$ours" \
+  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish \
+    --without-kind 5 --free-ties --one-by-one --events 5000 --operations 10000 --durability "$ours" \
     --vs-durability "in memory; Badger syncs later" --json "$results/publish.json"
   finish
 }
@@ -121,8 +121,8 @@ rust-nostr() {
   build_rust_nostr
   serve 17777 "$(empty rust-nostr)"
   serve_rust_nostr 17778 "$(empty rust-nostr-peer)"
-  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish,query --events 5000 \
-    --operations 10000 --durability "$ours" --vs-durability "$ours" \
+  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish,query \
+    --without-shape 'hashtag within follows' --events 5000 --operations 10000 --durability "$ours" --vs-durability "$ours" \
     --json "$results/rust-nostr.json"
   finish
 }
@@ -191,6 +191,21 @@ start() {
   rm -rf "$work/start"
 }
 
+# What it costs that the running server measures its requests: the same server, once told not to.
+measuring() {
+  local folder; folder=$(stored "$few")
+  for copy in measured unmeasured; do
+    rm -rf "${work:?}/$copy"
+    cp -r "$folder" "$work/$copy"
+  done
+  serve 17777 "$work/measured"
+  HIKYAKU_METRICS_REQUESTS=false serve 17778 "$work/unmeasured"
+  $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --corpus "$(corpus "$few")" --loaded \
+    --phases publish,query --operations 10000 --rounds 9 --durability "$ours" \
+    --vs-durability "$ours" --json "$results/measuring.json"
+  finish
+}
+
 # Both ends on one core: between cores, the time that a sleeping one needs to wake is what would be
 # measured. Nothing of the peers goes to a disk.
 tables() {
@@ -226,11 +241,11 @@ tables() {
 }
 
 [ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
-[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables
+[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables measuring
 build
 for row in "$@"; do
   case $row in
-    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables) "$row" ;;
+    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables | measuring) "$row" ;;
     *) echo "unknown row: $row" >&2; exit 2 ;;
   esac
 done

@@ -28,7 +28,12 @@ pub(crate) fn publish_corpus(
     corpus: &Corpus,
 ) -> Result<()> {
     let mut events = corpus.events().peekable();
-    let connections = setting.options.shape.connections.max(1);
+    let (connections, window) = if setting.options.corpus.one_by_one {
+        (1, 1)
+    } else {
+        let shape = &setting.options.shape;
+        (shape.connections.max(1), shape.window)
+    };
     let mut lanes_of = HashMap::new();
     let mut refused = 0;
     while events.peek().is_some() {
@@ -52,9 +57,7 @@ pub(crate) fn publish_corpus(
             label: &format!("{}: bringing it to the known state", target.name),
             classes: &[Class::new("publish", Kind::Write)],
             plan: &plan,
-            pace: Pace::Closed {
-                window: setting.options.shape.window,
-            },
+            pace: Pace::Closed { window },
             // However long it takes: patience is for the single answer.
             at_most: Duration::from_hours(24),
             patience: setting.options.bounds.patience(),

@@ -2,9 +2,9 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 
-use crate::{load::Permission, report::Output};
+use crate::{corpus::SHAPES, load::Permission, report::Output};
 
 /// Which relay, and what to do to it.
 #[derive(Debug, Clone, Args)]
@@ -54,6 +54,10 @@ pub(crate) struct CorpusOptions {
     /// What the second relay holds, if not the same: a longer corpus of the same seed, say
     #[arg(long, value_name = "FILE", requires_all = ["vs", "corpus"])]
     pub(crate) vs_corpus: Option<PathBuf>,
+    /// Publish the corpus one event at a time: some relays keep two versions of a replaceable event
+    /// when both arrive together, and answer wrongly from then on
+    #[arg(long)]
+    pub(crate) one_by_one: bool,
     /// Events of the corpus that is made
     #[arg(long, default_value_t = 20_000)]
     pub(crate) events: u64,
@@ -67,6 +71,10 @@ pub(crate) struct CorpusOptions {
     /// Publish no events of this kind, in the corpus or behind it; may be given several times
     #[arg(long, value_name = "KIND")]
     pub(crate) without_kind: Vec<u16>,
+    /// Ask no questions of this shape, as the report names it, for a relay that answers it wrongly;
+    /// may be given several times
+    #[arg(long, value_name = "SHAPE", value_parser = PossibleValuesParser::new(SHAPES.map(|it| it.name)))]
+    pub(crate) without_shape: Vec<String>,
 }
 
 /// How long and how much.

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::{
-    corpus::{Corpus, Fresh, Generate, Questions, generate},
+    corpus::{Corpus, Fresh, Generate, Questions, SHAPES, generate},
     error::{BenchError, Result},
     load::Address,
     relay::{
@@ -110,7 +110,22 @@ fn measure(setting: &Setting<'_>, corpora: &[Corpus], report: &mut Report) -> Re
     }
     let mut questions = Questions::new(first, options.corpus.seed);
     let without = &options.corpus.without_kind;
-    let drawn = questions.draw_all(options.shape.questions.max(1));
+    let mut drawn = questions.draw_all(options.shape.questions.max(1));
+    let unasked = &options.corpus.without_shape;
+    let is_asked = |place: usize| {
+        SHAPES
+            .get(place)
+            .is_none_or(|it| !unasked.iter().any(|name| name == it.name))
+    };
+    drawn.retain(|(place, _)| is_asked(*place));
+    if drawn.is_empty() {
+        let reason = "no question is left to ask: the corpus has none of the shapes wanted";
+        return Err(BenchError::Input(reason.to_owned()));
+    }
+    if !unasked.is_empty() {
+        let note = format!("not asked (--without-shape): {}", unasked.join(", "));
+        report.notes.push(note);
+    }
     let answered = |corpus: &Corpus| {
         let asked = drawn.iter().map(|(shape, it)| {
             let asked = Asked::new(*shape, it.clone(), corpus.answer(it));

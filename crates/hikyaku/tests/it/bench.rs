@@ -444,6 +444,55 @@ fn a_wrong_answer_ends_the_run_without_a_score() {
 }
 
 #[test]
+fn a_shape_that_a_relay_answers_wrongly_can_be_left_out_and_the_report_says_so() {
+    let place = Place::new();
+    let relay = Relay::start(&place);
+    let wrong = tampering(&relay, Tampering::Swapping, 0);
+    let mut more = vec![
+        "--phases",
+        "query",
+        "--rounds",
+        "1",
+        "--seconds",
+        "1",
+        "--one-by-one",
+    ];
+    for shape in [
+        "timeline of 300",
+        "notifications",
+        "thread",
+        "engagement of 70 notes",
+        "profiles of 300",
+        "hashtag",
+        "ids (50)",
+        "author page",
+        "global (200)",
+        "hashtag within follows",
+        "two tags",
+        "time window",
+        "rare author, popular tag",
+    ] {
+        more.extend(["--without-shape", shape]);
+    }
+    place.run(&small(&wrong, &more)).ok();
+    let report = report(&place);
+    assert!(
+        report["notes"]
+            .to_string()
+            .contains("not asked (--without-shape): timeline of 300,"),
+        "{report}"
+    );
+    more.extend(["--without-shape", "nothing"]);
+    let said = place.run(&small(&wrong, &more)).failed(2);
+    assert!(said.contains("no question is left to ask"), "{said}");
+    let said = place
+        .run(&small(&wrong, &["--without-shape", "everything"]))
+        .failed(2);
+    assert!(said.contains("timeline of 300"), "{said}");
+    relay.stop();
+}
+
+#[test]
 fn a_lost_or_doubled_delivery_is_a_wrong_answer() {
     let place = Place::new();
     let relay = Relay::start(&place);

@@ -192,3 +192,14 @@ pub enum Effect<'a> {
     /// All records are gone.
     Vanish,
 }
+
+impl Effect<'_> {
+    /// Returns the bytes of the key and the value.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Put { key, value, .. } => key.len() + value.len(),
+            Self::Remove { key } => key.len(),
+            Self::Vanish => 0,
+        }
+    }
+}

@@ -57,7 +57,9 @@ impl Table for FixedTable {
         without_attributes(update.attributes)?;
         let key = self.key(update.key)?;
         if let (Condition::Any, Change::Put(value)) = (update.condition, update.change) {
-            self.put(key, value, stamp)?;
+            // Without zeros before it, it is written as the table would write it.
+            let digits = (!update.key.starts_with(b"0")).then_some(update.key);
+            self.put_named(key, digits, value, stamp)?;
             return Ok(Outcome::Stored {
                 unique: unique(value),
             });

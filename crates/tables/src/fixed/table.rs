@@ -184,6 +184,18 @@ impl FixedTable {
     /// Writes a record, whatever was there.
     #[inline]
     pub fn put(&self, key: u64, value: &[u8], stamp: Stamp) -> Result<(), TableError> {
+        self.put_named(key, None, value, stamp)
+    }
+
+    /// As [`FixedTable::put`]. `digits`: the key's, if they are known.
+    #[inline]
+    pub(super) fn put_named(
+        &self,
+        key: u64,
+        digits: Option<&[u8]>,
+        value: &[u8],
+        stamp: Stamp,
+    ) -> Result<(), TableError> {
         // The record comes from memory while the lock is taken.
         self.records().prefetch(key.wrapping_sub(1));
         let locked = self.stripe(key.wrapping_sub(1)).lock();
@@ -195,7 +207,10 @@ impl FixedTable {
         }
         records.prepare(index)?;
         if let Some(sink) = &self.sink {
-            tell_put(&**sink, key, value, stamp)?;
+            match digits {
+                Some(digits) => tell_named_put(&**sink, digits, value, stamp),
+                None => tell_put(&**sink, key, value, stamp),
+            }?;
         }
         if !self.is_overwritten(records, &locked, index, value) {
             let old = records.slot(index);
@@ -466,8 +481,17 @@ impl AllLocked<'_> {
 
 fn tell_put(sink: &dyn UpdateSink, key: u64, value: &[u8], stamp: Stamp) -> Result<(), TableError> {
     let mut digits = Digits::default();
+    tell_named_put(sink, digits.of(key), value, stamp)
+}
+
+fn tell_named_put(
+    sink: &dyn UpdateSink,
+    key: &[u8],
+    value: &[u8],
+    stamp: Stamp,
+) -> Result<(), TableError> {
     let effect = Effect::Put {
-        key: digits.of(key),
+        key,
         value,
         attributes: Attributes::default(),
     };

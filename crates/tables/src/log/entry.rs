@@ -1,6 +1,8 @@
 //! One entry of the log: an effect, or how far another server's updates were applied.
 
-use std::{mem, ops::Range};
+use std::ops::Range;
+
+use hikyaku_vfs::MappedFile;
 
 use super::number::{put_varint, u32_at, u64_at, varint_at};
 use crate::{Attributes, Effect, Stamp};
@@ -33,23 +35,25 @@ pub(crate) struct Applied {
 
 /// An entry without its stamp, made before the queue is locked.
 pub(super) struct Prepared {
-    /// The entry, if it is short: most are, and need no memory of their own.
-    short: [u8; SHORT],
-    short_len: usize,
-    long: Vec<u8>,
+    form: Form,
+    /// Its part of the sum over what waits.
+    pub(super) sum: u64,
 }
 
-/// Room for a small record's entry.
-const SHORT: usize = 128;
+enum Form {
+    /// The bytes as little-endian words, of which the first so many count and the others are zeros.
+    /// What a small record has: it is made and kept without going through memory.
+    Small([u64; SMALL_WORDS], usize),
+    Long(Vec<u8>),
+}
+
+/// Room for an entry of a key of 8 bytes and a value of 8 bytes.
+pub(super) const SMALL_WORDS: usize = 3;
 
 impl Prepared {
     /// Makes the entry of an effect.
+    #[inline]
     pub(super) fn effect(table: u32, effect: &Effect<'_>) -> Self {
-        let mut prepared = Self {
-            short: [0; SHORT],
-            short_len: 0,
-            long: Vec::new(),
-        };
         // What is usual: a short key and a short value, whose lengths take a byte each.
         if let Effect::Put {
             key,
@@ -58,59 +62,124 @@ impl Prepared {
         } = effect
             && *attributes == Attributes::default()
             && table < 0x80
-            && key.len() + value.len() + 4 <= SHORT
+            && let (Some(key_word), Some(value_word)) = (short_word(key), short_word(value))
         {
-            let (key_len, value_len) = (key.len(), value.len());
-            let mut rest = &mut prepared.short[..];
-            let parts: [&[u8]; 4] = [
-                &[KIND_PUT, table as u8, key_len as u8],
-                key,
-                &[value_len as u8],
-                value,
-            ];
-            for part in parts {
-                let split = mem::take(&mut rest).split_at_mut_checked(part.len());
-                if let Some((to, behind)) = split {
-                    to.copy_from_slice(part);
-                    rest = behind;
-                }
-            }
-            prepared.short_len = 4 + key_len + value_len;
-        } else {
-            put_effect(&mut prepared.long, table, effect);
+            let head = [KIND_PUT, table as u8, key.len() as u8, 0, 0, 0, 0, 0];
+            let behind_key = 8 * (3 + key.len()) as u32;
+            let start = u128::from(u64::from_le_bytes(head))
+                | u128::from(key_word) << 24
+                | (value.len() as u128) << behind_key;
+            let low = start | u128::from(value_word) << (behind_key + 8);
+            // What the 128 bits have no room for.
+            let high = u128::from(value_word) >> 1 >> (127 - (behind_key + 8));
+            let words = [low as u64, (low >> 64) as u64, high as u64];
+            let len = 4 + key.len() + value.len();
+            return Self {
+                form: Form::Small(words, len),
+                sum: sum_of_words(words, len),
+            };
         }
-        prepared
+        let mut bytes = Vec::with_capacity(ENTRY_OVERHEAD_MAX + effect.bytes());
+        put_effect(&mut bytes, table, effect);
+        Self::long(bytes)
     }
 
     /// Makes the entry of how far another server's updates were applied.
     pub(super) fn applied(applied: &Applied) -> Self {
-        let mut long = Vec::new();
-        put_applied(&mut long, applied);
+        let mut bytes = Vec::new();
+        put_applied(&mut bytes, applied);
+        Self::long(bytes)
+    }
+
+    fn long(bytes: Vec<u8>) -> Self {
         Self {
-            short: [0; SHORT],
-            short_len: 0,
-            long,
+            sum: sum_of(&bytes),
+            form: Form::Long(bytes),
         }
     }
 
-    /// Appends it. Without a stamp it has that of the entry before in its batch.
-    #[inline]
-    pub(super) fn put(&self, bytes: &mut Vec<u8>, stamp: Option<Stamp>) {
-        let entry = match self.short_len {
-            0 => &self.long,
-            len => self.short.get(..len).unwrap_or_default(),
-        };
-        match (stamp, entry.split_first()) {
-            (Some(stamp), Some((tag, rest))) => {
-                bytes.push(tag | FLAG_STAMP);
-                bytes.extend_from_slice(&stamp.at_us.to_le_bytes());
-                bytes.extend_from_slice(&stamp.origin.to_le_bytes());
-                bytes.extend_from_slice(rest);
+    /// Returns the same entry with a stamp. Without one it has that of the entry before in its batch.
+    pub(super) fn stamped(&self, stamp: Stamp) -> Self {
+        let small;
+        let bytes = match &self.form {
+            Form::Small(words, len) => {
+                small = words.map(u64::to_le_bytes);
+                small.as_flattened().get(..*len).unwrap_or_default()
             }
-            _ => bytes.extend_from_slice(entry),
+            Form::Long(bytes) => bytes,
+        };
+        let mut with_stamp = Vec::with_capacity(bytes.len() + 12);
+        if let Some((tag, rest)) = bytes.split_first() {
+            with_stamp.push(tag | FLAG_STAMP);
+            with_stamp.extend_from_slice(&stamp.at_us.to_le_bytes());
+            with_stamp.extend_from_slice(&stamp.origin.to_le_bytes());
+            with_stamp.extend_from_slice(rest);
+        }
+        Self::long(with_stamp)
+    }
+
+    /// Returns how many bytes it has.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        match &self.form {
+            Form::Small(_, len) => *len,
+            Form::Long(bytes) => bytes.len(),
+        }
+    }
+
+    /// Writes it to a file, where there is room for [`SMALL_WORDS`] words at least.
+    #[inline]
+    pub(super) fn store(&self, file: &MappedFile, at: u64) {
+        match &self.form {
+            Form::Small(words, _) => {
+                let window = file.window(at, 8 * SMALL_WORDS);
+                for (number, word) in words.iter().enumerate() {
+                    window.store_u64(8 * number, *word);
+                }
+            }
+            Form::Long(bytes) => file.store(at, bytes),
         }
     }
 }
+
+/// Returns at most 8 bytes as a little-endian number.
+#[inline]
+fn short_word(bytes: &[u8]) -> Option<u64> {
+    let (len, last) = (bytes.len(), bytes.len().wrapping_sub(1));
+    let byte = |at: usize| bytes.get(at).copied().map_or(0, u64::from);
+    // Two reads that overlap, so that each is of a size that the processor has.
+    match len {
+        8 => bytes.first_chunk().map(|word| u64::from_le_bytes(*word)),
+        4..8 => {
+            let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            Some(u64::from(first) | u64::from(last) << (8 * (len - 4)))
+        }
+        1..4 => Some(byte(0) | byte(len / 2) << (8 * (len / 2)) | byte(last) << (8 * last)),
+        0 => Some(0),
+        _ => None,
+    }
+}
+
+/// FORMAT: what an entry adds to the sum over what waits: its length, and each of its 8-byte words
+/// (little-endian, the last one filled with zeros), multiplied and rotated to the left by 5 more for
+/// each word before it; all by exclusive or. No word waits for another one.
+pub(super) fn sum_of(entry: &[u8]) -> u64 {
+    let (words, rest) = entry.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    sum_of_words(words.chain(short_word(rest)), entry.len())
+}
+
+#[inline]
+fn sum_of_words(words: impl IntoIterator<Item = u64>, len: usize) -> u64 {
+    let words = words.into_iter().zip((0..64).step_by(5).cycle());
+    words.fold(len as u64, |sum, (word, places)| {
+        sum ^ word.wrapping_mul(FACTOR).rotate_left(places)
+    })
+}
+
+/// FORMAT: 2^64 divided by the golden ratio, odd.
+pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Appends an effect, without its stamp.
 fn put_effect(bytes: &mut Vec<u8>, table: u32, effect: &Effect<'_>) {
@@ -270,4 +339,53 @@ fn slice_at(bytes: &[u8], at: &mut usize) -> Option<Range<usize>> {
     bytes.get(range.clone())?;
     *at = range.end;
     Some(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use hikyaku_vfs::SimulatedDisk;
+
+    use super::*;
+
+    #[test]
+    fn a_small_entry_is_the_same_whichever_way_it_was_made() {
+        let disk = SimulatedDisk::new(1).disk();
+        let path = Path::new("/log/entry");
+        disk.create_dir_all(Path::new("/log")).unwrap();
+        drop(disk.create_new(path).unwrap());
+        let file = disk.map_mut(path, 4096).unwrap();
+        file.reserve(0, 4096).unwrap();
+        let bytes: Vec<u8> = (0xe0..=0xff).collect();
+        for (key_len, value_len) in (0..=10).flat_map(|key| (0..=10).map(move |value| (key, value)))
+        {
+            let effect = Effect::Put {
+                key: &bytes[..key_len],
+                value: &bytes[16..16 + value_len],
+                attributes: Attributes::default(),
+            };
+            let mut expected = Vec::new();
+            put_effect(&mut expected, 0x7f, &effect);
+            let made = Prepared::effect(0x7f, &effect);
+            let is_small = matches!(made.form, Form::Small(..));
+            assert_eq!(is_small, key_len <= 8 && value_len <= 8);
+            made.store(&file, 3);
+            let mut stored = vec![0; made.len()];
+            file.load(3, &mut stored);
+            assert_eq!(stored, expected, "{key_len}, {value_len}");
+            assert_eq!(made.sum, sum_of(&expected), "{key_len}, {value_len}");
+            let stamp = Stamp {
+                at_us: 0x0102_0304_0506_0708,
+                origin: 9,
+            };
+            let made = made.stamped(stamp);
+            let mut stored = vec![0; made.len()];
+            made.store(&file, 3);
+            file.load(3, &mut stored);
+            let entry = Entry::read(&stored, 0, None).unwrap();
+            assert_eq!((entry.stamp, entry.end), (stamp, stored.len()));
+            assert_eq!(entry.body.effect(&stored), Some((0x7f, effect)));
+        }
+    }
 }

@@ -1,8 +1,9 @@
 //! The update log: every change of every table, in the order it happened to each record.
 //!
 //! A table tells its sink ([`UpdateLog::sink`]) of an update while the record is locked; that only
-//! appends to a shared buffer. One thread takes the buffer, writes it as one batch, syncs it, and
-//! tells who waits ([`UpdateLog::wait_durable`], [`UpdateLog::when_durable`], [`Follower`]s). The
+//! appends to a shared buffer, which is a mapped file. One thread takes what is in it, writes it as
+//! one batch, syncs it, and tells who waits ([`UpdateLog::wait_durable`],
+//! [`UpdateLog::when_durable`], [`Follower`]s). The
 //! bytes are described in `docs/format/update-log.md`.
 //!
 //! INVARIANT: the entries of a record stand in the log in the order of its updates.

@@ -10,7 +10,7 @@ use super::{
     batch::{ALIGNMENT, BATCH_HEADER_LEN},
     entry::{Applied, ENTRY_OVERHEAD_MAX, Prepared},
     options::LogPosition,
-    waiting::Waiting,
+    waiting::{Waiting, load_entries},
 };
 use crate::{Effect, Stamp, TableError};
 
@@ -31,8 +31,8 @@ pub(super) struct Queue {
 
 #[derive(Debug)]
 struct State {
-    /// The batch to come: room for its header, then its entries.
-    bytes: Vec<u8>,
+    /// Bytes of the batch to come: its header and its entries, which are in [`Waiting`].
+    len: usize,
     entries: u32,
     /// The position of its first entry.
     first: LogPosition,
@@ -69,7 +69,7 @@ impl Queue {
     pub(super) fn new(first: LogPosition, bytes_max: usize, flush_bytes: usize) -> Self {
         Self {
             state: Mutex::new(State {
-                bytes: vec![0; BATCH_HEADER_LEN],
+                len: BATCH_HEADER_LEN,
                 entries: 0,
                 first,
                 stamp: None,
@@ -101,11 +101,7 @@ impl Queue {
         effect: &Effect<'_>,
         stamp: Stamp,
     ) -> Result<(), TableError> {
-        let len = match effect {
-            Effect::Put { key, value, .. } => key.len() + value.len(),
-            Effect::Remove { key } => key.len(),
-            Effect::Vanish => 0,
-        };
+        let len = effect.bytes();
         if len > RECORD_BYTES_MAX {
             return Err(TableError::ValueTooLong {
                 limit: RECORD_BYTES_MAX,
@@ -129,22 +125,19 @@ impl Queue {
         if state.ended.is_some() || !self.fits(&state, len) {
             state = self.wait_for_room(state, len)?;
         }
-        let is_new = (state.stamp != Some(stamp)).then_some(stamp);
-        let len_before = state.bytes.len();
-        let State { waiting, bytes, .. } = &mut *state;
-        if let Some(waiting) = waiting {
-            let entries_len = len_before - BATCH_HEADER_LEN;
-            waiting.reserve(entries_len, len)?;
-            entry.put(bytes, is_new);
-            waiting.keep(entries_len, bytes.get(len_before..).unwrap_or_default());
+        let len_before = state.len;
+        if let Some(waiting) = &mut state.waiting {
+            waiting.reserve(len_before - BATCH_HEADER_LEN, len)?;
         }
-        state.entries += 1;
-        if is_new.is_some() {
-            state.stamp = is_new;
+        let len = if state.stamp == Some(stamp) {
+            state.keep(entry)
+        } else {
+            state.stamp = Some(stamp);
             state.highest_us = state.highest_us.max(stamp.at_us);
-        }
-        let is_first = state.entries == 1;
-        let is_much = len_before < self.flush_bytes && state.bytes.len() >= self.flush_bytes;
+            state.keep(&entry.stamped(stamp))
+        };
+        let is_first = len_before == BATCH_HEADER_LEN;
+        let is_much = len_before < self.flush_bytes && len >= self.flush_bytes;
         drop(state);
         if is_first || is_much {
             self.work.notify_one();
@@ -153,7 +146,7 @@ impl Queue {
     }
 
     fn fits(&self, state: &State, len: usize) -> bool {
-        let len = state.bytes.len() + len;
+        let len = state.len + len;
         let has_room = state.entries == 0 || len <= self.bytes_max && state.entries < u32::MAX;
         has_room && len + ALIGNMENT <= state.reserved
     }
@@ -209,39 +202,44 @@ impl Queue {
             state.ended.is_none()
                 && !state.hurry
                 && state.wanted == 0
-                && state.bytes.len() < self.flush_bytes
+                && state.len < self.flush_bytes
         };
         let waited = self.work.wait_timeout_while(state, linger, may_linger);
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         state.ended.is_none()
     }
 
-    /// Takes all that waits; `spare` is the next buffer.
+    /// Takes all that waits; `spare` is the buffer it comes in.
     pub(super) fn take(&self, mut spare: Vec<u8>) -> Taken {
-        spare.clear();
-        spare.resize(BATCH_HEADER_LEN, 0);
         let mut state = self.lock();
-        let taken = Taken {
-            first: state.first,
-            entries: mem::take(&mut state.entries),
-            highest_us: mem::take(&mut state.highest_us),
-            wanted: mem::take(&mut state.wanted),
-            bytes: mem::replace(&mut state.bytes, spare),
-        };
+        let len = mem::replace(&mut state.len, BATCH_HEADER_LEN);
+        let entries = mem::take(&mut state.entries);
+        let first = state.first;
+        state.first.0 += u64::from(entries);
+        let next = state.first;
+        let highest_us = mem::take(&mut state.highest_us);
+        let wanted = mem::take(&mut state.wanted);
         state.stamp = None;
         state.hurry = false;
-        state.first.0 += u64::from(taken.entries);
-        if taken.entries > 0 {
-            let first = state.first;
-            if let Some(waiting) = &mut state.waiting {
-                waiting.turn(first);
-            }
-            let len = taken.bytes.len().next_multiple_of(ALIGNMENT);
+        let mut file = None;
+        if entries > 0 {
+            file = state.waiting.as_mut().map(|waiting| waiting.turn(next));
+            let len = len.next_multiple_of(ALIGNMENT);
             state.reserved = state.reserved.saturating_sub(len);
         }
         drop(state);
         self.room.notify_all();
-        taken
+        spare.resize(len, 0);
+        if let (Some(file), Some(place)) = (file, spare.get_mut(BATCH_HEADER_LEN..)) {
+            load_entries(&file, place);
+        }
+        Taken {
+            bytes: spare,
+            entries,
+            first,
+            highest_us,
+            wanted,
+        }
     }
 
     /// States how many bytes of the file are allocated behind what was taken, and whether that is
@@ -269,6 +267,19 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Keeps an entry, and returns the length of the batch to come. What it needs was reserved.
+    #[inline]
+    fn keep(&mut self, entry: &Prepared) -> usize {
+        if let Some(waiting) = &mut self.waiting {
+            waiting.keep(self.len - BATCH_HEADER_LEN, entry);
+        }
+        self.entries += 1;
+        self.len += entry.len();
+        self.len
     }
 }
 

@@ -4,13 +4,16 @@
 //! There are two, used in turn: one for the batch to come, one for the batch that is being written.
 //! They promise nothing after a power cut: then a checksum tells whether they are what was written.
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use hikyaku_vfs::{Disk, MappedFile};
 
 use super::{
     batch::BATCH_HEADER_LEN,
-    entry::Entry,
+    entry::{Entry, FACTOR, Prepared, sum_of},
     options::LogPosition,
     queue::{RECORD_BYTES_MAX, Taken},
 };
@@ -27,7 +30,9 @@ const ENTRIES_AT: u64 = 16;
 /// Both files.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    files: [MappedFile; 2],
+    files: [Arc<MappedFile>; 2],
+    /// Bytes of entries that both have room for on the disk.
+    reserved: usize,
     /// Which of them the batch to come goes to.
     current: usize,
     sum: Sum,
@@ -55,12 +60,13 @@ impl Waiting {
                 let capacity = ENTRIES_AT + (bytes + RECORD_BYTES_MAX) as u64;
                 let file = disk.map_mut(&path, capacity + (1 << 10))?;
                 file.reserve(0, ENTRIES_AT as usize + bytes)?;
-                Ok(file)
+                Ok(Arc::new(file))
             };
             create().map_err(TableError::io("begin", &path))
         };
         let mut waiting = Self {
             files: [begin(0)?, begin(1)?],
+            reserved: bytes,
             current: 1,
             sum: Sum::default(),
         };
@@ -69,36 +75,59 @@ impl Waiting {
     }
 
     /// Makes room for so many bytes behind the entries that are there.
+    #[inline]
     pub(super) fn reserve(&self, entries_len: usize, len: usize) -> Result<(), TableError> {
+        if entries_len + len <= self.reserved {
+            return Ok(());
+        }
+        self.reserve_more(entries_len, len)
+    }
+
+    /// As an entry that is longer than the queue needs.
+    #[cold]
+    fn reserve_more(&self, entries_len: usize, len: usize) -> Result<(), TableError> {
         let reserved = self.file().map_or(Ok(()), |file| {
             file.reserve(ENTRIES_AT + entries_len as u64, len)
         });
         reserved.map_err(TableError::io("grow", Path::new("waiting")))
     }
 
-    /// Keeps an entry, behind the bytes of those before it.
-    pub(super) fn keep(&mut self, entries_len: usize, entry: &[u8]) {
-        self.sum.add(entry);
+    /// Keeps an entry, behind the bytes of those before it. More than its bytes may be written, but
+    /// no more than [`ENTRY_OVERHEAD_MAX`](super::entry::ENTRY_OVERHEAD_MAX) has room for.
+    #[inline]
+    pub(super) fn keep(&mut self, entries_len: usize, entry: &Prepared) {
+        self.sum.add(entry.sum);
         let commit = self.sum.commit(entries_len + entry.len());
         if let Some(file) = self.file() {
-            file.store(ENTRIES_AT + entries_len as u64, entry);
+            entry.store(file, ENTRIES_AT + entries_len as u64);
             file.store_u64(COMMIT_AT, commit);
         }
     }
 
-    /// Begins the next batch in the other file: the batch that stood there is in the log.
-    pub(super) fn turn(&mut self, first: LogPosition) {
-        self.current = 1 - self.current;
+    /// Begins the next batch in the other file, as the batch that stood there is in the log; returns
+    /// the file with the batch that has come.
+    pub(super) fn turn(&mut self, first: LogPosition) -> Arc<MappedFile> {
+        let [zero, one] = &self.files;
+        let (done, next) = match self.current {
+            0 => (zero, one),
+            _ => (one, zero),
+        };
         self.sum = Sum::default();
-        if let Some(file) = self.file() {
-            file.store_u64(COMMIT_AT, self.sum.commit(0));
-            file.store_u64(FIRST_AT, first.0);
-        }
+        next.store_u64(COMMIT_AT, self.sum.commit(0));
+        next.store_u64(FIRST_AT, first.0);
+        self.current = 1 - self.current;
+        Arc::clone(done)
     }
 
+    #[inline]
     fn file(&self) -> Option<&MappedFile> {
-        self.files.get(self.current)
+        self.files.get(self.current).map(|file| &**file)
     }
+}
+
+/// Copies the entries of a batch that is waited for no more.
+pub(super) fn load_entries(file: &MappedFile, entries: &mut [u8]) {
+    file.load(ENTRIES_AT, entries);
 }
 
 /// Returns the batches that a process left behind at its end, if they are what it wrote; in order.
@@ -142,7 +171,7 @@ fn batch(bytes: Vec<u8>, first: u64, commit: u64) -> Option<Taken> {
     let (mut entries, mut highest_us) = (0, 0);
     while at < bytes.len() {
         let entry = Entry::read(&bytes, at, stamp)?;
-        sum.add(bytes.get(at..entry.end)?);
+        sum.add(sum_of(bytes.get(at..entry.end)?));
         stamp = Some(entry.stamp);
         highest_us = entry.stamp.at_us.max(highest_us);
         entries += 1;
@@ -171,26 +200,14 @@ impl Default for Sum {
 }
 
 impl Sum {
-    /// FORMAT: for each word of 8 bytes (little-endian, the last one filled with zeros), and then for
-    /// the length: rotate to the left by 5, exclusive or, multiply.
-    fn add(&mut self, entry: &[u8]) {
-        let (words, rest) = entry.as_chunks::<8>();
-        for word in words {
-            self.mix(u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        for (byte, place) in rest.iter().zip(&mut last) {
-            *place = *byte;
-        }
-        self.mix(u64::from_le_bytes(last));
-        self.mix(entry.len() as u64);
-    }
-
-    fn mix(&mut self, word: u64) {
-        self.0 = (self.0.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    /// FORMAT: for each entry: rotate to the left by 5, exclusive or with the entry's own sum, multiply.
+    #[inline]
+    fn add(&mut self, entry: u64) {
+        self.0 = (self.0.rotate_left(5) ^ entry).wrapping_mul(FACTOR);
     }
 
     /// FORMAT: the length in the lower half, the sum's upper half in the upper.
+    #[inline]
     fn commit(self, len: usize) -> u64 {
         self.0 & !u64::from(u32::MAX) | len as u64
     }

@@ -10,7 +10,8 @@ use std::{
 
 use hikyaku_event::Timestamp;
 use hikyaku_store::{
-    CommittedFeed, EventStore, Neighbours, StoreError, StoreReader, Tidings, Write, WriteFuture,
+    CommittedFeed, EventStore, LeaseFuture, Neighbours, StoreError, StoreReader, Tidings, Write,
+    WriteFuture,
 };
 use tokio::{
     runtime::{Builder, Handle, Runtime},
@@ -108,6 +109,7 @@ impl PostgresStore {
             options.retry_time,
         );
         let neighbours = Arc::new(Nodes {
+            connector: connector.clone(),
             speaker,
             feed: Arc::clone(&feed),
         });
@@ -256,6 +258,7 @@ async fn check_connections(session: &Session, options: &Options) -> Result<(), P
 
 /// The other nodes.
 struct Nodes {
+    connector: Connector,
     speaker: Speaker,
     feed: Arc<Feed>,
 }
@@ -267,6 +270,15 @@ impl Neighbours for Nodes {
 
     fn hear(&self) -> Tidings {
         self.feed.neighbours.subscribe()
+    }
+
+    fn lease(&self, name: &str) -> LeaseFuture {
+        let schema = self.connector.schema.clone();
+        Box::pin(neighbours::lease(
+            self.connector.clone(),
+            schema,
+            name.to_owned(),
+        ))
     }
 }
 

@@ -48,6 +48,8 @@ pub enum PublishOutcome<'a> {
     /// Somebody who may decide that does not want it; the reason begins with a word that programs
     /// read (NIP-01).
     Rejected(&'a str),
+    /// Somebody else has dealt with it, so that it is not stored; its author hears this.
+    Answered(&'a str),
     /// Nobody keeps it, and its author is not to know.
     Shadowed,
     /// The store could not write it.
@@ -57,7 +59,10 @@ pub enum PublishOutcome<'a> {
 /// Makes the OK that answers an EVENT.
 pub fn ok(id: &EventId, outcome: PublishOutcome<'_>) -> Message {
     let (accepted, text) = verdict(outcome);
-    if let PublishOutcome::Banned { .. } | PublishOutcome::Rejected(_) = outcome {
+    if let PublishOutcome::Banned { .. }
+    | PublishOutcome::Rejected(_)
+    | PublishOutcome::Answered(_) = outcome
+    {
         return ok_text(&id.to_hex(), accepted, &text);
     }
     // Neither the id nor our own texts hold anything to escape.
@@ -71,6 +76,7 @@ fn verdict(outcome: PublishOutcome<'_>) -> (bool, Cow<'_, str>) {
         | PublishOutcome::Delivered { listeners: 1.. }
         | PublishOutcome::Shadowed => (true, ""),
         PublishOutcome::Rejected(reason) => (false, reason),
+        PublishOutcome::Answered(text) => (true, text),
         PublishOutcome::Written(Outcome::Duplicate) => (true, "duplicate: already have this event"),
         PublishOutcome::Written(Outcome::Superseded) => (
             true,

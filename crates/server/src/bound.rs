@@ -15,7 +15,7 @@ use crate::{
     metrics::{self, Counters, Metrics},
     neighbours,
     phase::{PhaseSetter, phases},
-    plugin::{HandlerBook, Watchdog},
+    plugin::{HandlerBook, PluginError, Watchdog},
     rates,
     recorder::Recorder,
     server::Addition,
@@ -201,6 +201,23 @@ impl BoundServer {
                 }
             }
         })
+    }
+
+    /// Makes one worker's plugins, and carries out the command at this place of their list.
+    pub(crate) fn run_command(
+        mut self,
+        place: usize,
+        arguments: Vec<String>,
+    ) -> Result<Result<(), PluginError>, ServerError> {
+        let Some(seat) = self.seats.pop() else {
+            return Ok(Ok(()));
+        };
+        let said = seat.run_command(place, arguments);
+        let said = said.map_err(|failure| failure.of(0));
+        if let Some(recorder) = &self.shared.recorder {
+            recorder.stop();
+        }
+        said
     }
 
     /// Makes the plugins of all workers, and serves until `shutdown` resolves; then stops accepting,

@@ -1,9 +1,12 @@
 //! What a server is told: addresses, limits, times.
 
-use std::{fmt, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, fmt, net::SocketAddr, num::NonZeroUsize, sync::Arc, time::Duration,
+};
 
 use hikyaku_members::Members;
 use hikyaku_relay::{Limits, RelayInformation};
+use hikyaku_tables::Table;
 
 use crate::{AddressRange, Rates, Tls, metrics::Gauges};
 
@@ -41,6 +44,11 @@ pub struct ServerConfig {
     pub http_timeout: Duration,
     /// How long a plugin's handler may take for one request or event.
     pub handler_timeout: Duration,
+    /// The database that plugins connect to (`Worker::postgres`, with the feature `postgres`).
+    pub postgres_url: Option<String>,
+    /// Connections to it, of the whole server: divided among the workers, of which each has at least
+    /// one. More than one each helps where some statements take long.
+    pub postgres_connections: usize,
     /// Bytes of a request's body that a plugin's handler reads at most.
     pub body_bytes_max: usize,
     /// After how long a silence a client is pinged; it has as long again to answer.
@@ -55,6 +63,8 @@ pub struct ServerConfig {
     pub publications_in_flight_max: usize,
     /// How often what has expired is removed from the store.
     pub sweep_interval: Duration,
+    /// Tables that plugins find by their names (`Worker::table`).
+    pub tables: BTreeMap<String, Arc<dyn Table>>,
     /// Where an operator reads the metrics; `None` for nowhere.
     pub metrics_listen: Option<SocketAddr>,
     /// Whether it is measured what requests cost, by their shape.
@@ -83,6 +93,8 @@ impl ServerConfig {
             header_timeout: Duration::from_secs(10),
             http_timeout: Duration::from_mins(1),
             handler_timeout: Duration::from_secs(10),
+            postgres_url: None,
+            postgres_connections: 0,
             body_bytes_max: 1024 * 1024,
             // Shorter than the idle time-outs of the usual proxies (60 s) would keep phones awake;
             // longer loses track of clients that vanished.
@@ -92,6 +104,7 @@ impl ServerConfig {
             queued_bytes_max: 8 * 1024 * 1024,
             publications_in_flight_max: 1024,
             sweep_interval: Duration::from_mins(1),
+            tables: BTreeMap::new(),
             metrics_listen: None,
             measure_requests: true,
             gauges: None,

@@ -24,6 +24,8 @@ mod metrics;
 mod neighbours;
 mod phase;
 mod plugin;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 mod rates;
 mod recorder;
 mod requests;
@@ -47,8 +49,8 @@ pub use http::{
 };
 pub use metrics::{Gauge, Gauges, Metrics};
 pub use plugin::{
-    Among, Client, Counter, Has, Last, NoPlugins, PluginError, PluginList, QueryVerdict, Verdict,
-    With, Worker, blocking, work_done,
+    Among, Client, CommandError, Counter, Has, Last, NoPlugins, PluginError, PluginList,
+    QueryVerdict, Verdict, With, Worker, blocking, work_done,
 };
 pub use rates::Rates;
 pub use server::{Server, ServerError};

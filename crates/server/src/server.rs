@@ -12,8 +12,8 @@ use crate::{
     bound::BoundServer,
     http::{IntoResponse, Request, Route, RouteTable, Service, call_service},
     plugin::{
-        self, Bound, Client, HandlerId, HandlerName, Has, Hook, Hooks, Instances, NoPlugins,
-        PluginError, PluginList, QueryVerdict, Setup, Verdict, With, Worker,
+        self, Bound, Client, CommandName, HandlerId, HandlerName, Has, Hook, Hooks, Instances,
+        NoPlugins, PluginError, PluginList, QueryVerdict, Setup, Verdict, With, Worker,
     },
 };
 
@@ -76,6 +76,7 @@ pub struct Server<Plugins = NoPlugins> {
     /// The first route that can't be served.
     pub(crate) refused: Option<ServerError>,
     pub(crate) additions: Vec<Addition>,
+    pub(crate) commands: Vec<CommandName>,
     plugins: PhantomData<fn() -> Plugins>,
 }
 
@@ -106,6 +107,7 @@ impl Server {
             routes_count: 0,
             refused: None,
             additions: Vec::new(),
+            commands: Vec::new(),
             plugins: PhantomData,
         }
     }
@@ -132,6 +134,7 @@ impl<Plugins: PluginList> Server<Plugins> {
             routes_count: self.routes_count,
             refused: self.refused,
             additions: self.additions,
+            commands: self.commands,
             plugins: PhantomData,
         }
     }
@@ -301,14 +304,48 @@ impl<Plugins: PluginList> Server<Plugins> {
         Plugins: Has<P, At>,
         F: AsyncFn(&P) + Clone + Send + 'static,
     {
+        self.bind_task::<P, At, _>(format!("task {name}"), |hooks| &mut hooks.tasks, task)
+    }
+
+    /// Starts a task as [`Server::task`] does, at one node at a time of those that share a store. When
+    /// that node ends, however it ends, or loses its database, another one begins the task; a node
+    /// whose task is taken from it drops it where it waits. A task that ends is not begun again here.
+    pub fn shared_task<P, At, F>(self, name: &str, task: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P) + Clone + Send + 'static,
+    {
+        self.bind_task::<P, At, _>(
+            format!("shared_task {name}"),
+            |hooks| &mut hooks.shared_tasks,
+            task,
+        )
+    }
+
+    /// Adds a command to the program ([`Server::main`]): what it does in the place of serving when its
+    /// first argument is this name. The handler has the other arguments. `about` is one line.
+    pub fn command<P, At, E, F>(mut self, name: &str, about: &str, command: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        E: Into<PluginError>,
+        F: AsyncFn(&P, Vec<String>) -> Result<(), E> + Clone + Send + 'static,
+    {
+        self.commands.push(CommandName {
+            name: name.to_owned(),
+            about: about.to_owned(),
+        });
         self.bound::<P, At, _, _>(
-            format!("task {name}"),
-            |hooks| &mut hooks.tasks,
+            format!("command {name}"),
+            |hooks| &mut hooks.commands,
             move |plugin| {
-                let bound = Rc::new((plugin, task));
-                Box::new(move |()| {
+                let bound = Rc::new((plugin, command));
+                Box::new(move |arguments| {
                     let bound = Rc::clone(&bound);
-                    Box::pin(async move { (bound.1)(&bound.0).await })
+                    Box::pin(
+                        async move { (bound.1)(&bound.0, arguments).await.map_err(Into::into) },
+                    )
                 })
             },
         )
@@ -344,6 +381,7 @@ impl<Plugins: PluginList> Server<Plugins> {
             routes_count: self.routes_count,
             refused: self.refused,
             additions: self.additions,
+            commands: self.commands,
             plugins: PhantomData,
         }
     }
@@ -358,6 +396,21 @@ impl<Plugins: PluginList> Server<Plugins> {
                 reason,
             });
         }
+    }
+
+    fn bind_task<P, At, F>(self, name: String, place: Place<(), ()>, task: F) -> Self
+    where
+        P: 'static,
+        Plugins: Has<P, At>,
+        F: AsyncFn(&P) + Clone + Send + 'static,
+    {
+        self.bound::<P, At, _, _>(name, place, move |plugin| {
+            let bound = Rc::new((plugin, task));
+            Box::new(move |()| {
+                let bound = Rc::clone(&bound);
+                Box::pin(async move { (bound.1)(&bound.0).await })
+            })
+        })
     }
 
     fn bind_to_events<P, At, F>(

@@ -18,7 +18,7 @@ use hikyaku_observe::{Ledger, Observations};
 use hikyaku_relay::{Action, LiveIndex, RelayConfig};
 use hikyaku_store::{EventStore, Neighbours, StoreReader};
 use tokio::{
-    runtime::{Builder, LocalOptions},
+    runtime::{Builder, LocalOptions, LocalRuntime},
     sync::{Notify, mpsc},
     task::spawn_local,
 };
@@ -301,14 +301,34 @@ impl From<io::Error> for WorkerFailure {
     }
 }
 
+fn runtime() -> io::Result<LocalRuntime> {
+    Builder::new_current_thread()
+        .enable_all()
+        .max_blocking_threads(BLOCKING_THREADS)
+        .build_local(LocalOptions::default())
+}
+
 impl WorkerSeat {
     /// Works on the current thread until the server shuts down.
     pub(crate) fn run(self) -> Result<(), WorkerFailure> {
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(BLOCKING_THREADS)
-            .build_local(LocalOptions::default())?;
-        runtime.block_on(self.work())
+        runtime()?.block_on(self.work())
+    }
+
+    /// Makes the plugins on the current thread, and carries out the command at this place.
+    pub(crate) fn run_command(
+        self,
+        place: usize,
+        arguments: Vec<String>,
+    ) -> Result<Result<(), PluginError>, WorkerFailure> {
+        let handle = plugin::Worker::new(self.index, Arc::clone(&self.shared), self.store);
+        runtime()?.block_on(async {
+            let made = self.setup.carry_out(handle).await;
+            let hooks = made.map_err(|(plugin, error)| WorkerFailure::Plugin(plugin, error))?;
+            match hooks.commands.get(place) {
+                Some((_, command)) => Ok(command(arguments).await),
+                None => Ok(Ok(())),
+            }
+        })
     }
 
     async fn work(mut self) -> Result<(), WorkerFailure> {
@@ -317,10 +337,8 @@ impl WorkerSeat {
         let committed = self.store.committed();
         let handle = plugin::Worker::new(
             self.index,
-            self.shared.inboxes.len(),
+            Arc::clone(&self.shared),
             Arc::clone(&self.store),
-            self.shared.config.members.clone(),
-            Arc::clone(&self.shared.counters),
         );
         let hooks = tokio::select! {
             hooks = self.setup.carry_out(handle) => hooks,
@@ -349,7 +367,7 @@ impl WorkerSeat {
         let bans = spawn_local(bans::enforce(Rc::clone(&worker)));
         let care = spawn_local(Rc::clone(&worker).look_after_connections());
         let following = spawn_local(Rc::clone(&plugins).follow(notices));
-        plugins.start_tasks();
+        plugins.start_tasks(worker.shared.neighbours.as_ref());
         let mut entrance = spawn_local(entrance::receive(
             Rc::clone(&worker),
             listener,

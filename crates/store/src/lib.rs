@@ -15,7 +15,7 @@ mod store;
 pub mod testing;
 
 pub use ban::Ban;
-pub use neighbours::{Neighbours, Tidings};
+pub use neighbours::{Lease, LeaseFuture, Neighbours, Tidings};
 pub use query::{
     Allowance, Budget, Completeness, CountStep, LimitPolicy, Query, QueryStep, StoredEvent,
 };

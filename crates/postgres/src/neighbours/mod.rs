@@ -2,10 +2,12 @@
 //! 8,000 bytes, each piece with its sender and its number, so that what is sent again is heard once.
 
 mod heard;
+mod lease;
 mod piece;
 mod speaker;
 
 pub(crate) use heard::Heard;
+pub(crate) use lease::lease;
 pub(crate) use speaker::Speaker;
 
 use crate::schema::SchemaName;

@@ -2,6 +2,7 @@
 
 mod answering;
 mod deciding;
+mod made;
 mod outbox;
 mod publishing;
 mod state;

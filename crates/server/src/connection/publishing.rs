@@ -134,6 +134,8 @@ enum Verdict {
     Rejected(Cow<'static, str>),
     /// A plugin does not want it, and its author is not to know.
     Shadowed,
+    /// A plugin has dealt with it, and says this.
+    Answered(Cow<'static, str>),
     /// To be written, as the next element of the batch for the store.
     Write,
     /// To be delivered, as the next of the ephemeral ones.
@@ -267,6 +269,7 @@ async fn ask_plugins(
             Decision::Accept => {}
             Decision::Reject(reason) => *verdict = Verdict::Rejected(reason),
             Decision::ShadowReject => *verdict = Verdict::Shadowed,
+            Decision::Answer(text) => *verdict = Verdict::Answered(text),
         }
     }
 }
@@ -310,6 +313,7 @@ fn answers(
                 },
                 Verdict::Rejected(reason) => PublishOutcome::Rejected(reason),
                 Verdict::Shadowed => PublishOutcome::Shadowed,
+                Verdict::Answered(text) => PublishOutcome::Answered(text),
                 Verdict::Deliver => PublishOutcome::Delivered {
                     // How many listen at other nodes is not known here.
                     listeners: delivered.next().copied().unwrap_or_default().max(elsewhere),
@@ -371,7 +375,7 @@ fn answer(
         PublishOutcome::Banned { .. } => Count::EventsRefused,
         PublishOutcome::WrongSignature => Count::EventsWrongSignature,
         PublishOutcome::Delivered { listeners: 0 } => Count::EventsMuted,
-        PublishOutcome::Delivered { .. } => Count::EventsDelivered,
+        PublishOutcome::Delivered { .. } | PublishOutcome::Answered(_) => Count::EventsDelivered,
         PublishOutcome::TooFast { .. } => Count::EventsTooFast,
         PublishOutcome::Rejected(_) => Count::EventsRejected,
         PublishOutcome::Shadowed => Count::EventsShadowed,

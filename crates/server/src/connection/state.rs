@@ -6,11 +6,12 @@ use hikyaku_event::{Event, PublicKey};
 use hikyaku_relay::{
     Action, ListenerKey, Publication, PublishOutcome, Session, SubscriptionKey, ok, rate_limited,
 };
-use hikyaku_store::Sequence;
+use hikyaku_store::{QueryCursor, Sequence};
 
 use super::{
     answering::Answering,
     deciding::{Asked, Deciding},
+    made::Made,
     outbox::Outbox,
     publishing::{Publisher, Publishing},
 };
@@ -266,12 +267,25 @@ impl State {
         self.answering.query(key, cursor, measured);
     }
 
+    /// Begins to answer a query with events that a plugin has made for it.
+    fn begin_made(&mut self, worker: &Worker, asked: Asked, events: Vec<Event>) {
+        let Some(filters) = asked.live else {
+            let reason = "restricted: what this asks for can not be counted";
+            return self.refuse(worker, asked.key, reason);
+        };
+        let measured = worker.requests.req(&filters);
+        let cursor = Made::new(events);
+        self.session.query_started(asked.key, cursor.snapshot());
+        self.answering.query(asked.key, Box::new(cursor), measured);
+    }
+
     /// Goes on with the queries that plugins have decided about.
     pub(super) fn decide(&mut self, worker: &Worker, cx: &mut std::task::Context<'_>) {
         while let Some((asked, decision)) = self.deciding.next(cx) {
             match decision {
                 QueryDecision::Accept => self.begin(worker, asked),
                 QueryDecision::Narrow(filters) => self.begin(worker, asked.narrowed(filters)),
+                QueryDecision::Answer(events) => self.begin_made(worker, asked, events),
                 QueryDecision::Refuse(reason) => self.refuse(worker, asked.key, &reason),
             }
         }

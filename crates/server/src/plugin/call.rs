@@ -55,6 +55,12 @@ impl Caller {
         })
     }
 
+    /// Returns what a handler's lease is called: the same at all nodes.
+    pub(crate) fn lease_of(&self, handler: HandlerId) -> String {
+        let name = self.book.names.get(usize::from(handler.0));
+        name.map_or_else(String::new, |name| format!("{} {}", name.plugin, name.task))
+    }
+
     /// Returns the worker's place among all, from 0.
     pub(crate) fn worker(&self) -> usize {
         self.worker

@@ -5,7 +5,7 @@ use std::{net::IpAddr, rc::Rc, sync::Arc};
 use hikyaku_event::{Event, Filter, PublicKey};
 use hikyaku_store::LocalFuture;
 
-use super::{Client, QueryVerdict, Verdict, book::HandlerId};
+use super::{Client, PluginError, QueryVerdict, Verdict, book::HandlerId};
 use crate::http::{Request, Response};
 
 /// A handler, bound to its plugin.
@@ -27,6 +27,10 @@ pub(crate) struct Hooks {
     pub(crate) query: Hook<(Rc<Client>, Arc<[Filter]>), QueryVerdict>,
     /// Each is called again when it has failed.
     pub(crate) tasks: Hook<(), ()>,
+    /// The same, at one node at a time.
+    pub(crate) shared_tasks: Hook<(), ()>,
+    /// In the order of their names.
+    pub(crate) commands: Hook<Vec<String>, Result<(), PluginError>>,
 }
 
 impl Hooks {

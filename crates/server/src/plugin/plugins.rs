@@ -35,10 +35,11 @@ pub(crate) struct Plugins {
 }
 
 /// What is answered of a REQ or COUNT.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub(crate) enum QueryDecision {
     Accept,
     Narrow(Vec<Filter>),
+    Answer(Vec<Event>),
     Refuse(Cow<'static, str>),
 }
 
@@ -164,6 +165,7 @@ impl Plugins {
                 Ok(QueryVerdict::Refuse(reason)) => {
                     return QueryDecision::Refuse(with_word(reason, "restricted"));
                 }
+                Ok(QueryVerdict::Answer(events)) => return QueryDecision::Answer(events),
                 Ok(QueryVerdict::Narrow(mut narrowed)) => {
                     narrowed.iter_mut().for_each(in_order);
                     filters = narrowed.as_slice().into();

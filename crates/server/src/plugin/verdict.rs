@@ -16,6 +16,9 @@ pub enum Verdict {
     Reject(Cow<'static, str>),
     /// It is not stored, and its author hears that it was.
     ShadowReject,
+    /// The handler has dealt with it: it is neither stored nor delivered, and its author hears that it
+    /// was accepted, and this.
+    Answer(Cow<'static, str>),
     /// It is stored if the client has authenticated some key (NIP-42); otherwise it hears
     /// `auth-required: ` and may try again.
     RequireAuth,
@@ -35,12 +38,14 @@ impl Verdict {
 }
 
 /// What becomes of a REQ or COUNT that is well-formed and within the limits.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum QueryVerdict {
     /// It is answered.
     Accept,
     /// These filters are answered in its place, stored and live. None: nothing matches.
     Narrow(Vec<Filter>),
+    /// These events are the stored answer to a REQ, made by the handler; a COUNT is refused.
+    Answer(Vec<Event>),
     /// It is closed, and the client hears why. A reason that begins with none of NIP-01's words gets
     /// `restricted: `.
     Refuse(Cow<'static, str>),
@@ -62,6 +67,7 @@ pub(crate) enum Decision {
     Accept,
     Reject(Cow<'static, str>),
     ShadowReject,
+    Answer(Cow<'static, str>),
 }
 
 impl Verdict {
@@ -69,6 +75,7 @@ impl Verdict {
     pub(crate) fn settle(self, client: &Client, event: &Event) -> Decision {
         match self {
             Self::ShadowReject => Decision::ShadowReject,
+            Self::Answer(text) => Decision::Answer(text),
             Self::Reject(reason) => Decision::Reject(with_word(reason, "blocked")),
             Self::RequireAuth if client.keys().is_empty() => Decision::Reject(
                 "auth-required: this relay takes such events from authenticated clients only"

@@ -11,8 +11,9 @@ use std::{
 
 use hikyaku_members::Members;
 use hikyaku_store::EventStore;
+use hikyaku_tables::Table;
 
-use crate::metrics::Counters;
+use crate::worker::Shared;
 
 /// One worker, as its plugins see it: a thread with a loop of its own. Whatever is made on it stays
 /// on it.
@@ -23,35 +24,29 @@ pub struct Worker {
 
 struct Inner {
     index: usize,
-    count: usize,
+    shared: Arc<Shared>,
     store: Arc<dyn EventStore>,
-    members: Option<Arc<Members>>,
-    counters: Arc<Counters>,
+    #[cfg(feature = "postgres")]
+    postgres: tokio::sync::OnceCell<crate::postgres::Postgres>,
 }
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Worker")
-            .field("index", &self.inner.index)
-            .field("count", &self.inner.count)
+            .field("index", &self.index())
+            .field("count", &self.count())
             .finish_non_exhaustive()
     }
 }
 
 impl Worker {
-    pub(crate) fn new(
-        index: usize,
-        count: usize,
-        store: Arc<dyn EventStore>,
-        members: Option<Arc<Members>>,
-        counters: Arc<Counters>,
-    ) -> Self {
+    pub(crate) fn new(index: usize, shared: Arc<Shared>, store: Arc<dyn EventStore>) -> Self {
         let inner = Inner {
             index,
-            count,
+            shared,
             store,
-            members,
-            counters,
+            #[cfg(feature = "postgres")]
+            postgres: tokio::sync::OnceCell::new(),
         };
         Self {
             inner: Rc::new(inner),
@@ -65,7 +60,7 @@ impl Worker {
 
     /// Returns how many workers the server has.
     pub fn count(&self) -> usize {
-        self.inner.count
+        self.inner.shared.inboxes.len()
     }
 
     /// Returns this worker's share of a budget of the whole server (connections, bytes). The shares
@@ -81,16 +76,41 @@ impl Worker {
         &self.inner.store
     }
 
+    /// Returns the table of this name among `ServerConfig::tables`. Reading waits for nobody; an update
+    /// of a table that waits for its disk ([`Table::updates_wait`]) belongs in
+    /// [`blocking`](crate::blocking).
+    pub fn table(&self, name: &str) -> Option<&Arc<dyn Table>> {
+        self.inner.shared.config.tables.get(name)
+    }
+
     /// Returns what is known about the relay's members, where that is kept.
     pub fn members(&self) -> Option<&Arc<Members>> {
-        self.inner.members.as_ref()
+        self.inner.shared.config.members.as_ref()
+    }
+
+    /// Returns this worker's own connections to `ServerConfig::postgres_url`, made when a plugin first
+    /// asks; all plugins of the worker share them.
+    #[cfg(feature = "postgres")]
+    pub async fn postgres(
+        &self,
+    ) -> Result<crate::postgres::Postgres, crate::postgres::PostgresError> {
+        use crate::postgres::{Postgres, PostgresError, PostgresOptions};
+        let config = &self.inner.shared.config;
+        let url = config.postgres_url.as_ref();
+        let options = PostgresOptions {
+            url: url.ok_or(PostgresError::NotConfigured)?.clone(),
+            connections: self.share_of(config.postgres_connections),
+            statement_timeout: config.handler_timeout,
+        };
+        let connect = || Postgres::connect(&options);
+        Ok(self.inner.postgres.get_or_try_init(connect).await?.clone())
     }
 
     /// Makes a figure of the plugin's own among the server's metrics; all workers' are added up.
     /// `name` is written after `hikyaku_`: lower-case letters, digits and underscores, `_total` at
     /// the end. The same name is the same figure.
     pub fn counter(&self, name: &'static str, help: &'static str) -> Counter {
-        Counter(self.inner.counters.register(name, help))
+        Counter(self.inner.shared.counters.register(name, help))
     }
 }
 

@@ -206,3 +206,97 @@ async fn a_plugin_adds_to_what_the_relay_says_of_itself() {
     assert_eq!(document["posting_policy"], "be kind");
     assert_eq!(document["name"], "test relay");
 }
+
+/// Counts what is published in a table of the application's.
+struct Tallying(Arc<dyn hikyaku_tables::Table>);
+
+impl Tallying {
+    fn add(&self) -> i64 {
+        let change = hikyaku_tables::Change::AddInteger {
+            by: 1,
+            width: hikyaku_tables::IntegerWidth::Eight,
+        };
+        let update = hikyaku_tables::Update::new(b"events", change);
+        match self.0.update(&update, hikyaku_tables::Stamp::default()) {
+            Ok(hikyaku_tables::Outcome::Integer(sum)) => sum,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn all_workers_find_a_table_by_its_name() {
+    let options = hikyaku_tables::MemoryOptions::default();
+    let table = Arc::new(hikyaku_tables::MemoryTable::new(options, None));
+    let mut config = config();
+    config.tables.insert("tally".to_owned(), table);
+    let server = Server::new(config, Arc::new(NaiveStore::new()))
+        .plugin(|worker: Worker| async move {
+            assert!(worker.table("other").is_none());
+            Ok(Tallying(worker.table("tally").ok_or("no table")?.clone()))
+        })
+        .on_event(async |p: &Tallying, _: &Client, _| {
+            p.add();
+            Verdict::Accept
+        })
+        .route(get("/next"), async |p: &Tallying, _| p.add().to_string());
+    let relay = Relay::serve(server);
+    let mut open = Vec::new();
+    for content in ["one", "two"] {
+        let mut client = NostrClient::connect(relay.address).await;
+        client.publish(&crate::client::note(1, content)).await;
+        open.push(client);
+    }
+    let (_, answer) = request(relay.address, "GET", "/next", "", "").await;
+    assert_eq!(answer.body, "3");
+}
+
+#[test]
+fn a_command_is_carried_out_in_the_place_of_serving() {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let server = || {
+        let saying = Arc::clone(&said);
+        // The address of a server that runs already does not matter to a command.
+        server()
+            .plugin(|worker: Worker| async move {
+                assert_eq!(worker.count(), 1);
+                Ok(First(3))
+            })
+            .command(
+                "say",
+                "Says it",
+                async move |p: &First, words: Vec<String>| {
+                    tokio::task::yield_now().await;
+                    saying.lock().unwrap().push(format!("{} {words:?}", p.0));
+                    if words.is_empty() {
+                        Err("nothing to say")
+                    } else {
+                        Ok(())
+                    }
+                },
+            )
+    };
+    server()
+        .run_command("say", vec!["hello".to_owned()])
+        .unwrap();
+    assert_eq!(*said.lock().unwrap(), ["3 [\"hello\"]"]);
+    let failed = server().run_command("say", Vec::new()).unwrap_err();
+    assert_eq!(failed.to_string(), "say has failed");
+    let unknown = server().run_command("cry", Vec::new()).unwrap_err();
+    assert!(
+        unknown.to_string().ends_with("\n  say: Says it"),
+        "{unknown}"
+    );
+}
+
+#[test]
+fn a_command_whose_plugin_cant_start_says_so() {
+    let result = server()
+        .plugin(async |_| Err::<Broken, _>("no database".into()))
+        .command("x", "", async |_: &Broken, _| Ok::<_, PluginError>(()))
+        .run_command("x", Vec::new());
+    assert_eq!(
+        result.unwrap_err().to_string(),
+        "plugin Broken can't start on worker 0"
+    );
+}

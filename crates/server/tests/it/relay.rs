@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, thread::JoinHandle};
 
-use hikyaku_server::{Metrics, PluginList, Server, ServerConfig, ServerError};
+use hikyaku_server::{Metrics, PluginList, Server, ServerConfig, ServerError, Watch};
 use hikyaku_store::{EventStore, testing::NaiveStore};
 use tokio::sync::oneshot;
 
@@ -10,6 +10,7 @@ pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     pub(crate) metrics_address: Option<SocketAddr>,
     pub(crate) metrics: Metrics,
+    pub(crate) watch: Watch,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
@@ -35,6 +36,7 @@ impl Relay {
         let address = server.address();
         let metrics_address = server.metrics_address();
         let metrics = server.metrics();
+        let watch = server.watch();
         let (shutdown, told) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             server.run(async {
@@ -45,6 +47,7 @@ impl Relay {
             address,
             metrics_address,
             metrics,
+            watch,
             shutdown: Some(shutdown),
             thread: Some(thread),
         }

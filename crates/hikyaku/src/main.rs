@@ -14,6 +14,7 @@ mod members;
 mod opened;
 mod operations;
 mod origin;
+mod policies;
 mod postgres_commands;
 mod present;
 mod relay_key;

@@ -4,6 +4,7 @@
 use std::{io, path::Path};
 
 use hikyaku_event::PublicKey;
+use hikyaku_policies::RelayKey;
 use hikyaku_vfs::Vfs;
 use secp256k1::Keypair;
 
@@ -24,16 +25,13 @@ pub(crate) fn parse(text: &str) -> Option<SecretKey> {
     Some(SecretKey(bytes))
 }
 
-/// Returns the relay's public key: the configured one's, or the kept one's, which is made if there is
-/// none.
-pub(crate) fn public_key(settings: &Settings, disk: &dyn Vfs) -> Result<PublicKey, Failure> {
+/// Returns the relay's key: the configured one, or the kept one, which is made if there is none.
+pub(crate) fn of(settings: &Settings, disk: &dyn Vfs) -> Result<RelayKey, Failure> {
     let secret = match &settings.relay_key {
         Some(secret) => secret.clone(),
         None => kept(disk, &settings.data.join(FILE_NAME))?,
     };
-    let pair = Keypair::from_secret_bytes(secret.0)
-        .map_err(|error| Failure::Failed(format!("the relay's key is unusable: {error}")))?;
-    Ok(PublicKey::new(pair.x_only_public_key().0.to_byte_array()))
+    RelayKey::new(secret.0).ok_or_else(|| Failure::Failed("the relay's key is unusable".to_owned()))
 }
 
 fn kept(disk: &dyn Vfs, path: &Path) -> Result<SecretKey, Failure> {
@@ -108,8 +106,8 @@ mod tests {
             ..Settings::default()
         };
         disk.create_dir_all(&settings.data).unwrap();
-        let first = public_key(&settings, &disk).unwrap();
-        assert_eq!(public_key(&settings, &disk).unwrap(), first);
+        let first = of(&settings, &disk).unwrap().public();
+        assert_eq!(of(&settings, &disk).unwrap().public(), first);
     }
 
     #[test]
@@ -122,7 +120,7 @@ mod tests {
         disk.create_dir_all(&settings.data).unwrap();
         let mut file = disk.create_new(&settings.data.join(FILE_NAME)).unwrap();
         file.write_all_at(b"not a key\n", 0).unwrap();
-        let failure = public_key(&settings, &disk).unwrap_err();
+        let failure = of(&settings, &disk).unwrap_err();
         assert!(
             matches!(&failure, Failure::Damaged(text) if text.contains("relay.key")),
             "{failure}"

@@ -8,10 +8,11 @@ use std::{
 
 use hikyaku_engine::Engine;
 use hikyaku_members::Members;
-use hikyaku_policies::{Policies, PolicyConfig};
+use hikyaku_policies::{Policies, PolicyConfig, RelayKey};
 use hikyaku_postgres::{BackfillState, PostgresMeters};
 use hikyaku_relay::RelayUrls;
 use hikyaku_server::{BoundServer, Gauge, Gauges, Server, ServerError};
+use hikyaku_tables::Table;
 use hikyaku_vfs::{RealDisk, Vfs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -25,7 +26,7 @@ use crate::{
     members,
     opened::Opened,
     operations::Host,
-    relay_key, signals, store,
+    policies, relay_key, signals, store,
     tables::ServedTables,
     waiting::wait,
 };
@@ -40,17 +41,23 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
         .create_dir_all(&settings.data)
         .map_err(|error| Failure::io(&format!("can't make {}", settings.data.display()), &error))?;
     let opened = store::open_to_serve(&settings)?;
-    settings.server.information.self_key = Some(relay_key::public_key(&settings, &RealDisk)?);
+    let key = relay_key::of(&settings, &RealDisk)?;
+    settings.server.information.self_key = Some(key.public());
     let kept = members::open(&settings)?;
     let members = kept.as_ref().map(|kept| kept.members.clone());
     let tables = ServedTables::start(&settings)?;
     settings.server.gauges = Some(gauges(&opened, members.as_ref(), tables.as_ref()));
     settings.server.members.clone_from(&members);
+    settings.server.tables = tables
+        .as_ref()
+        .map(ServedTables::by_name)
+        .unwrap_or_default();
     let data = settings.data.clone();
     let public_url = settings.server.public_url.clone();
     let scheme = if certificate.is_some() { "wss" } else { "ws" };
     let server = Server::new(settings.server, opened.events());
-    let server = bind(server, settings.policies)?;
+    let first_tries = policies::first_tries(&data, &settings.policies)?;
+    let server = bind(server, settings.policies, key, first_tries)?;
     let bans = KeptBans::open(&data, &opened, server.bans())?;
     bans.follow()
         .map_err(|error| Failure::io("can't start a thread", &error))?;
@@ -80,10 +87,10 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     if let Some(control) = control {
         control.stop();
     }
+    drop(host.watch);
     if let Some(tables) = tables {
         tables.stop();
     }
-    drop(host.watch);
     drop(host.members);
     if let Some(bans) = host.bans {
         bans.close();
@@ -96,21 +103,32 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
 }
 
 /// Binds the server, with the policies if there are any.
-fn bind(server: Server, policies: PolicyConfig) -> Result<BoundServer, Failure> {
-    let bound = if policies.is_empty() {
+fn bind(
+    server: Server,
+    config: PolicyConfig,
+    key: RelayKey,
+    first_tries: Option<Arc<dyn Table>>,
+) -> Result<BoundServer, Failure> {
+    let bound = if config.is_empty() {
         server.bind()
     } else {
-        let policies = Policies::new(policies)
-            .map_err(|error| Failure::io("the policies can't be kept", &error))?;
-        server
-            .information(|document| {
-                if let Some(limitation) = document.get_mut("limitation") {
-                    limitation["restricted_writes"] = true.into();
-                }
-            })
-            .plugin(async move |_| Ok(policies))
+        let mut policies = Policies::new(config.clone())
+            .map_err(|error| Failure::io("the policies can't be kept", &error))?
+            .with_relay_key(key);
+        if let Some(table) = first_tries {
+            policies = policies.with_first_tries(table);
+        }
+        let decides_queries = config.decides_queries();
+        let server = server
+            .information(move |document| config.describe(document))
+            .plugin(|worker| policies.on_worker(worker))
             .on_event(Policies::on_event)
-            .bind()
+            .task("policies", Policies::follow);
+        if decides_queries {
+            server.on_query(Policies::on_query).bind()
+        } else {
+            server.bind()
+        }
     };
     bound.map_err(|error| failure(&error))
 }

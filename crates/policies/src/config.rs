@@ -4,6 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use hikyaku_event::{Kind, PublicKey};
 use hikyaku_server::AddressRange;
+use serde_json::{Map, Value};
 
 /// What is let in. The default lets everything in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +25,20 @@ pub struct PolicyConfig {
     pub addresses_denied: Vec<AddressRange>,
     /// Work that an event must show, by kind; the first rule that has its kind counts.
     pub work: Vec<WorkRule>,
+    /// Keys that are members, and alone may write; none means that there are no members.
+    pub members: Vec<PublicKey>,
+    /// Members may invite others, who then are members too (NIP-43). Needs the relay's key.
+    pub members_invite: bool,
+    /// How long an invitation is good.
+    pub invitation_time: Duration,
+    /// Only members may read, too.
+    pub members_read: bool,
+    /// Keys whose follow lists (NIP-02) say who may write; none means that it is not asked.
+    pub trust_roots: Vec<PublicKey>,
+    /// How many steps from them: 1 is whom they follow. At most 4.
+    pub trust_depth: u32,
+    /// How long ago a key must have tried to write for the first time. Needs a table.
+    pub account_age: Duration,
     /// The command of a write-policy plugin of strfry's kind.
     pub script: Option<String>,
     /// How long the plugin may take for one event.
@@ -43,6 +58,13 @@ impl Default for PolicyConfig {
             addresses_allowed: Vec::new(),
             addresses_denied: Vec::new(),
             work: Vec::new(),
+            members: Vec::new(),
+            members_invite: false,
+            invitation_time: Duration::from_hours(7 * 24),
+            members_read: false,
+            trust_roots: Vec::new(),
+            trust_depth: 2,
+            account_age: Duration::ZERO,
             script: None,
             script_timeout: Duration::from_secs(5),
             script_failure: ScriptFailure::Refuse,
@@ -57,8 +79,32 @@ impl PolicyConfig {
             == Self {
                 script_timeout: self.script_timeout,
                 script_failure: self.script_failure,
+                invitation_time: self.invitation_time,
+                trust_depth: self.trust_depth,
                 ..Self::default()
             }
+    }
+
+    /// Tells whether queries are decided about too.
+    pub fn decides_queries(&self) -> bool {
+        !self.members.is_empty() && (self.members_read || self.members_invite)
+    }
+
+    /// Says in the information document (NIP-11) what these policies mean for clients.
+    pub fn describe(&self, document: &mut Map<String, Value>) {
+        if let Some(Value::Object(limitation)) = document.get_mut("limitation") {
+            limitation.insert("restricted_writes".to_owned(), true.into());
+            if !self.members.is_empty() && self.members_read {
+                limitation.insert("auth_required".to_owned(), true.into());
+            }
+        }
+        if !self.members.is_empty()
+            && self.members_invite
+            && let Some(Value::Array(nips)) = document.get_mut("supported_nips")
+        {
+            nips.push(43.into());
+            nips.sort_by_key(Value::as_u64);
+        }
     }
 }
 
@@ -194,6 +240,7 @@ mod tests {
             script_timeout: Duration::from_secs(1),
             ..PolicyConfig::default()
         };
+        config.trust_depth = 3;
         assert!(config.is_empty());
         config.words_denied.push("x".to_owned());
         assert!(!config.is_empty());

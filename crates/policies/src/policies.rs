@@ -1,12 +1,14 @@
 //! The plugin: decides about each event by the lists, the work, and the script.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, sync::Arc};
 
-use hikyaku_event::{Event, PublicKey};
-use hikyaku_server::{AddressRange, Client, Verdict};
+use hikyaku_event::{Event, Filter, PublicKey};
+use hikyaku_server::{AddressRange, Client, PluginError, QueryVerdict, Verdict, Worker};
+use hikyaku_tables::Table;
 
 use crate::{
-    KindRange, PolicyConfig, ScriptFailure,
+    KindRange, PolicyConfig, RelayKey, ScriptFailure,
+    community::{Community, Place},
     script::{Answer, Script},
 };
 
@@ -19,6 +21,9 @@ pub struct Policies {
     words_denied: Vec<String>,
     config: PolicyConfig,
     script: Option<Script>,
+    /// Where what all workers share is made, and what it is once this is a worker's.
+    place: Place,
+    community: Arc<Community>,
 }
 
 impl Policies {
@@ -38,14 +43,53 @@ impl Policies {
                 .clone()
                 .map(|command| Script::start(command, config.script_timeout))
                 .transpose()?,
+            place: Place::default(),
+            community: Arc::default(),
             config,
         })
+    }
+
+    /// Adds the relay's own key, with which it lets members in that others have invited.
+    #[must_use]
+    pub fn with_relay_key(mut self, key: RelayKey) -> Self {
+        self.place.key = Some(key);
+        self
+    }
+
+    /// Adds a table of keys and when they first tried to write: a hash table, or one in memory.
+    #[must_use]
+    pub fn with_first_tries(mut self, table: Arc<dyn Table>) -> Self {
+        self.place.first_tries = Some(table);
+        self
+    }
+
+    /// Makes one worker's policies: the factory of the plugin. The first of a server reads from its
+    /// store who is a member and who is trusted; `self` is to be cloned for the others.
+    pub async fn on_worker(mut self, worker: Worker) -> Result<Self, PluginError> {
+        let store = Arc::clone(worker.store());
+        self.community = self.place.community(&self.config, &store).await?;
+        Ok(self)
+    }
+
+    /// Follows what is published, so that members and the web of trust are those of now: the
+    /// plugin's task.
+    pub async fn follow(&self) {
+        self.community.follow().await;
+    }
+
+    /// Decides about a query.
+    #[expect(clippy::unused_async, reason = "hooks are async")]
+    pub async fn on_query(&self, client: &Client, filters: &[Filter]) -> QueryVerdict {
+        self.community.decide_query(client, filters)
     }
 
     /// Decides about an event.
     pub async fn on_event(&self, client: &Client, event: &Event) -> Verdict {
         if let Err(reason) = self.check_lists(client, event) {
             return Verdict::reject(reason);
+        }
+        if let Some(verdict) = self.community.decide(event).await {
+            return verdict;
         }
         // The script is asked about what has been worked for alone: asking costs more than looking.
         let work = self.work_wanted(event);

@@ -395,6 +395,41 @@ pub(super) static KEYS: &[Key] = &[
         "Bits of work that events must show (NIP-13), by kind, as in [\"1=16\", \"*=8\"]; the first that has an event's kind counts."
     ),
     key!(
+        "policy.members",
+        policies.members,
+        "Keys that are members, and alone may write; none means that there are no members."
+    ),
+    key!(
+        "policy.members_invite",
+        policies.members_invite,
+        "Whether members may invite others, who then are members too (NIP-43)."
+    ),
+    key!(
+        "policy.invitation_seconds",
+        policies.invitation_time,
+        "How long an invitation is good, however many use it."
+    ),
+    key!(
+        "policy.members_read",
+        policies.members_read,
+        "Whether only members may read, too."
+    ),
+    key!(
+        "policy.trust_roots",
+        policies.trust_roots,
+        "Keys whose follow lists say who may write; none means that it is not asked."
+    ),
+    key!(
+        "policy.trust_depth",
+        policies.trust_depth,
+        "How many steps from them: 1 is whom they follow, 2 also whom these follow; at most 4."
+    ),
+    key!(
+        "policy.account_age_seconds",
+        policies.account_age,
+        "How long ago a key must have tried to write for the first time."
+    ),
+    key!(
         "policy.script",
         policies.script,
         "The command of a write-policy plugin that was made for strfry.",

@@ -1,6 +1,7 @@
 //! Tables that the relay's own process serves, on an address of their own.
 
 use std::{
+    collections::BTreeMap,
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -10,7 +11,7 @@ use std::{
 use futures_channel::oneshot;
 use hikyaku_server::Gauge;
 use hikyaku_table_server::{Count, Metrics, TableServer, TableServerConfig};
-use hikyaku_tables::{Logging, NamedTable, Tables, TablesOptions};
+use hikyaku_tables::{Logging, NamedTable, Table, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk};
 
 use super::failure;
@@ -117,6 +118,14 @@ impl ServedTables {
             tables,
             metrics,
         }))
+    }
+
+    /// Returns the tables by their names, for plugins.
+    pub(crate) fn by_name(&self) -> BTreeMap<String, Arc<dyn Table>> {
+        let named = self.tables.iter();
+        named
+            .map(|(named, table)| (named.name.clone(), Arc::clone(table)))
+            .collect()
     }
 
     /// Returns what asks for the figures.

@@ -25,7 +25,7 @@ const LAYERS: [(&str, &[&str]); 14] = [
         "server",
         &["event", "store", "tables", "members", "relay", "observe"],
     ),
-    ("policies", &["event", "server"]),
+    ("policies", &["event", "store", "tables", "server"]),
     ("sources", &["event"]),
     (
         "hikyaku",

@@ -8,5 +8,7 @@
 )]
 
 mod lists;
+mod membership;
 mod relay;
 mod scripts;
+mod trust;

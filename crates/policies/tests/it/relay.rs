@@ -13,9 +13,10 @@ use hikyaku_event::{
     Event,
     testing::{Author, EventBuilder},
 };
-use hikyaku_policies::{Policies, PolicyConfig};
+use hikyaku_policies::{Policies, PolicyConfig, RelayKey};
 use hikyaku_server::{Server, ServerConfig, ServerError};
-use hikyaku_store::testing::NaiveStore;
+use hikyaku_store::{EventStore, testing::NaiveStore};
+use hikyaku_tables::{MemoryOptions, MemoryTable};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, sync::oneshot};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
@@ -32,12 +33,24 @@ pub(crate) struct Relay {
 
 impl Relay {
     pub(crate) async fn with(policies: PolicyConfig) -> Self {
-        let mut config = ServerConfig::new(([127, 0, 0, 1], 0).into());
-        config.workers = NonZeroUsize::new(2);
-        let policies = Policies::new(policies).unwrap();
-        let server = Server::new(config, Arc::new(NaiveStore::new()))
-            .plugin(async move |_| Ok(policies))
+        Self::over(Arc::new(NaiveStore::new()), policies).await
+    }
+
+    /// Starts a relay on a store that others may have too.
+    pub(crate) async fn over(store: Arc<dyn EventStore>, config: PolicyConfig) -> Self {
+        let mut server = ServerConfig::new(([127, 0, 0, 1], 0).into());
+        server.workers = NonZeroUsize::new(2);
+        let first_tries = MemoryTable::new(MemoryOptions::default(), None);
+        let policies = Policies::new(config.clone())
+            .unwrap()
+            .with_relay_key(key())
+            .with_first_tries(Arc::new(first_tries));
+        let server = Server::new(server, store)
+            .information(move |document| config.describe(document))
+            .plugin(|worker| policies.on_worker(worker))
             .on_event(Policies::on_event)
+            .on_query(Policies::on_query)
+            .task("policies", Policies::follow)
             .bind()
             .unwrap();
         let address = server.address();
@@ -82,11 +95,69 @@ impl Relay {
     pub(crate) async fn is_stored(&mut self, event: &Event) -> bool {
         self.client.as_mut().unwrap().is_stored(event).await
     }
+
+    /// Connects a client that has authenticated these keys.
+    pub(crate) async fn client_of(&self, authors: &[u64]) -> Client {
+        let mut client = Client::connect(self.address).await;
+        let challenge = client.receive().await[1].as_str().unwrap().to_owned();
+        for author in authors {
+            let answer = draft(22242, "")
+                .tag(["relay", &format!("ws://{}/", self.address)])
+                .tag(["challenge", &challenge])
+                .sign(&Author::new(*author));
+            client.say("AUTH", &answer).await;
+            let (_, accepted, reason) = client.receive_ok().await;
+            assert!(accepted, "{reason}");
+        }
+        client
+    }
+
+    /// Returns the information document.
+    pub(crate) async fn information(&self) -> Value {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        let request = "GET / HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\
+            Accept: application/nostr+json\r\n\r\n";
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+        serde_json::from_str(body).unwrap()
+    }
 }
 
-struct Client(WebSocketStream<TcpStream>);
+/// The relay's own key.
+pub(crate) fn key() -> RelayKey {
+    RelayKey::new([9; 32]).unwrap()
+}
+
+pub(crate) struct Client(WebSocketStream<TcpStream>);
 
 impl Client {
+    /// Publishes an event; returns whether it is accepted, and the reason.
+    pub(crate) async fn publish(&mut self, event: &Event) -> (bool, String) {
+        self.send(event).await;
+        let (id, accepted, reason) = self.receive_ok().await;
+        assert_eq!(id, event.id().to_hex());
+        (accepted, reason)
+    }
+
+    /// Asks for stored events; `Err` with why not.
+    pub(crate) async fn ask(&mut self, filter: Value) -> Result<Vec<Event>, String> {
+        let request = json!(["REQ", "asked", filter]).to_string();
+        self.0.send(Message::text(request)).await.unwrap();
+        let mut events = Vec::new();
+        loop {
+            let message = self.receive().await;
+            match message[0].as_str().unwrap() {
+                "EVENT" => events.push(Event::parse(message[2].to_string().as_bytes()).unwrap()),
+                "EOSE" => return Ok(events),
+                "CLOSED" => return Err(message[2].as_str().unwrap().to_owned()),
+                _ => {}
+            }
+        }
+    }
+
     async fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).await.unwrap();
         let (client, _) = tokio_tungstenite::client_async(format!("ws://{address}/"), stream)
@@ -96,8 +167,12 @@ impl Client {
     }
 
     async fn send(&mut self, event: &Event) {
+        self.say("EVENT", event).await;
+    }
+
+    async fn say(&mut self, verb: &str, event: &Event) {
         let json = std::str::from_utf8(event.json()).unwrap();
-        let message = Message::text(format!("[\"EVENT\",{json}]"));
+        let message = Message::text(format!("[\"{verb}\",{json}]"));
         self.0.send(message).await.unwrap();
     }
 
@@ -150,9 +225,15 @@ impl Drop for Relay {
 
 /// Makes an event of this moment.
 pub(crate) fn event(author: u64, kind: u16, content: &str) -> Event {
+    draft(kind, content).sign(&Author::new(author))
+}
+
+/// Begins an event of this moment.
+pub(crate) fn draft(kind: u16, content: &str) -> EventBuilder {
+    EventBuilder::new(kind).created_at(now()).content(content)
+}
+
+pub(crate) fn now() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    EventBuilder::new(kind)
-        .created_at(now.as_secs())
-        .content(content)
-        .sign(&Author::new(author))
+    now.as_secs()
 }

@@ -1,0 +1,6 @@
+//! Whom some keys trust: those they follow (NIP-02), those whom these follow, and so on.
+
+mod graph;
+mod web;
+
+pub(crate) use web::TrustWeb;

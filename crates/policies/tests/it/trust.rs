@@ -1,0 +1,128 @@
+//! The web of trust, and the age of accounts.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use hikyaku_event::{Event, testing::Author};
+use hikyaku_policies::PolicyConfig;
+use hikyaku_store::{EventStore, Write, testing::NaiveStore};
+
+use crate::relay::{Relay, draft, event, now};
+
+/// No two events say the same.
+static CONTENTS: AtomicU64 = AtomicU64::new(0);
+
+fn config(depth: u32) -> PolicyConfig {
+    PolicyConfig {
+        trust_roots: vec![Author::new(1).pubkey()],
+        trust_depth: depth,
+        ..PolicyConfig::default()
+    }
+}
+
+/// Makes a follow list; later ones take the place of earlier ones.
+fn follows(author: u64, at: u64, keys: &[u64]) -> Event {
+    let mut draft = draft(3, "").created_at(at);
+    for key in keys {
+        draft = draft.tag(["p", &Author::new(*key).pubkey().to_hex()]);
+    }
+    draft.sign(&Author::new(author))
+}
+
+async fn store_of(lists: &[(u64, &[u64])]) -> Arc<NaiveStore> {
+    let store = Arc::new(NaiveStore::new());
+    let writes = lists.iter().map(|(author, keys)| Write::Event {
+        event: Arc::new(follows(*author, now() - 100, keys)),
+        vanish: false,
+    });
+    store.write(writes.collect(), now()).await.unwrap();
+    store
+}
+
+/// Publishes notes until one is taken, or is not any more.
+async fn becomes(relay: &mut Relay, author: u64, trusted: bool) {
+    for n in 0..10_000 {
+        if relay
+            .publish(&event(author, 1, &format!("{trusted} {n}")))
+            .await
+            .0
+            == trusted
+        {
+            return;
+        }
+    }
+    panic!("{author} never became trusted: {trusted}");
+}
+
+async fn trusted(relay: &mut Relay, authors: std::ops::RangeInclusive<u64>) -> Vec<u64> {
+    let mut found = Vec::new();
+    for author in authors {
+        // What is known already is accepted from anybody.
+        let content = CONTENTS.fetch_add(1, Ordering::Relaxed).to_string();
+        let (accepted, reason) = relay.publish(&event(author, 1, &content)).await;
+        if accepted {
+            found.push(author);
+        } else {
+            assert!(reason.starts_with("restricted: "), "{reason}");
+        }
+    }
+    found
+}
+
+#[tokio::test]
+async fn those_within_some_steps_may_write() {
+    let store = store_of(&[(1, &[2, 3]), (2, &[4]), (4, &[5]), (6, &[1])]).await;
+    for (depth, expected) in [(0, vec![1]), (1, vec![1, 2, 3]), (2, vec![1, 2, 3, 4])] {
+        let mut relay = Relay::over(store.clone(), config(depth)).await;
+        assert_eq!(trusted(&mut relay, 1..=7).await, expected, "{depth}");
+    }
+}
+
+#[tokio::test]
+async fn the_web_follows_what_is_published() {
+    let store = store_of(&[(1, &[2]), (2, &[3])]).await;
+    let mut relay = Relay::over(store, config(2)).await;
+    assert_eq!(trusted(&mut relay, 1..=5).await, [1, 2, 3]);
+    // Whom the root follows, and whom those follow whose lists were not known before.
+    assert!(relay.publish(&follows(2, now() - 50, &[4])).await.0);
+    becomes(&mut relay, 4, true).await;
+    becomes(&mut relay, 3, false).await;
+    assert!(relay.publish(&follows(1, now() - 50, &[5])).await.0);
+    becomes(&mut relay, 5, true).await;
+    becomes(&mut relay, 4, false).await;
+    assert_eq!(trusted(&mut relay, 1..=4).await, [1]);
+    // A list that is deleted trusts nobody.
+    let address = format!("3:{}:", Author::new(1).pubkey().to_hex());
+    let deletion = draft(5, "").tag(["a", &address]).sign(&Author::new(1));
+    assert!(relay.publish(&deletion).await.0);
+    becomes(&mut relay, 5, false).await;
+}
+
+#[tokio::test]
+async fn a_new_account_waits() {
+    let mut config = PolicyConfig {
+        account_age: Duration::from_secs(3600),
+        ..PolicyConfig::default()
+    };
+    let mut relay = Relay::with(config.clone()).await;
+    for n in 0..2 {
+        let (accepted, reason) = relay.publish(&event(1, 1, &n.to_string())).await;
+        assert!(!accepted);
+        assert!(
+            reason.starts_with("restricted: this key is new here"),
+            "{reason}"
+        );
+    }
+    config.account_age = Duration::from_secs(1);
+    let mut relay = Relay::with(config).await;
+    let mut tries = 0;
+    while !relay.publish(&event(1, 1, &tries.to_string())).await.0 {
+        tries += 1;
+    }
+    assert!(tries > 0, "the first try is not old enough");
+}

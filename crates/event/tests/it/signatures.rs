@@ -53,6 +53,32 @@ fn more_authors_than_are_remembered_are_all_verified() {
     }
 }
 
+#[test]
+fn together_each_event_is_judged_as_alone() {
+    let mut verifier = Verifier::new();
+    let authors: Vec<_> = (0..5).map(Author::new).collect();
+    for size in [0, 1, Verifier::TOGETHER_MIN - 1, Verifier::TOGETHER_MIN, 60] {
+        let events: Vec<_> = (0..size)
+            .map(|n| {
+                let author = &authors[n % 5];
+                let builder = EventBuilder::new(1).created_at(n as u64);
+                let event = builder.clone().sign(author);
+                if n % 7 != 3 {
+                    return event;
+                }
+                let other = builder.clone().created_at(1_000).sign(author);
+                Event::parse(&builder.json(event.id(), author.pubkey(), other.sig())).unwrap()
+            })
+            .collect();
+        let alone: Vec<_> = events.iter().map(|e| verifier.verify(e).is_ok()).collect();
+        assert_eq!(verifier.verify_together(&events, &[9; 32]), alone);
+        assert_eq!(
+            alone.iter().filter(|valid| !**valid).count(),
+            (size + 3) / 7
+        );
+    }
+}
+
 /// Vectors of BIP-340: two that are right, one whose key is not on the curve, one whose s is the
 /// order of the curve.
 #[test]

@@ -10,10 +10,11 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 14] = [
+const LAYERS: [(&str, &[&str]); 15] = [
     ("vfs", &[]),
     ("observe", &[]),
-    ("event", &[]),
+    ("schnorr", &[]),
+    ("event", &["schnorr"]),
     ("store", &["event"]),
     ("engine", &["event", "store", "vfs"]),
     ("postgres", &["event", "store", "observe"]),
@@ -50,8 +51,8 @@ const LAYERS: [(&str, &[&str]); 14] = [
 ];
 
 /// The crates that take the time, randomness and threads of control from their callers.
-const BELOW_SERVER: [&str; 8] = [
-    "vfs", "observe", "event", "store", "engine", "tables", "members", "relay",
+const BELOW_SERVER: [&str; 9] = [
+    "vfs", "observe", "schnorr", "event", "store", "engine", "tables", "members", "relay",
 ];
 
 /// Asynchronous runtimes, and what they are made of.

@@ -1,0 +1,4 @@
+//! Batches of signatures, through the public interface.
+
+mod batches;
+mod vectors;

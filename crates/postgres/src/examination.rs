@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use tokio::runtime::Builder;
-
 use crate::{
     Options, PostgresError,
-    connection::{Connector, Session},
+    connection::{OwnThread, Session},
     schema::schema_sql,
 };
 
@@ -45,6 +43,16 @@ const STATEMENTS: &str = "SELECT left(query, 300), calls, mean_exec_time, max_ex
     FROM pg_stat_statements WHERE dbid = (SELECT oid FROM pg_database WHERE datname = current_database()) \
     AND userid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND calls >= 5 \
     ORDER BY mean_exec_time DESC LIMIT 5";
+
+const SYSTEM: &str = "SELECT system_identifier FROM pg_control_system()";
+
+/// A replica that has all it was sent is behind by nothing, however old that is.
+const PLACE: &str = "SELECT pg_is_in_recovery(), \
+    (CASE WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() \
+        ELSE pg_current_wal_insert_lsn() END - '0/0')::bigint, \
+    (CASE WHEN pg_is_in_recovery() AND pg_last_wal_replay_lsn() < pg_last_wal_receive_lsn() \
+        THEN coalesce(extract(epoch FROM now() - pg_last_xact_replay_timestamp()), 0) \
+        ELSE 0 END)::bigint";
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -85,8 +93,23 @@ pub struct Examination {
     pub invalid_indexes: Vec<String>,
     /// The schema's tables.
     pub tables: Vec<TableExamination>,
+    /// The replica that is read from, if one is configured; or why it can't be asked.
+    pub replica: Option<Result<ReplicaExamination, String>>,
     /// The slowest statements by mean time; `None` without `pg_stat_statements`.
     pub slow_statements: Option<Vec<SlowStatement>>,
+}
+
+/// A server to read from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReplicaExamination {
+    /// It follows another server.
+    pub follows: bool,
+    /// What it has is not the database that is written to.
+    pub is_of_another: bool,
+    /// Bytes of the write-ahead log that it has yet to carry out.
+    pub bytes_behind: u64,
+    /// How old what it carries out is, in seconds; 0 if it has carried out all it was sent.
+    pub seconds_behind: u64,
 }
 
 /// One table.
@@ -124,19 +147,48 @@ pub struct SlowStatement {
 impl Examination {
     /// Connects and looks; changes nothing, and makes no schema.
     pub fn of(options: &Options) -> Result<Self, PostgresError> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                PostgresError::Unavailable(format!("can't start a thread for it: {error}"))
-            })?;
-        let connector = Connector::new(options, runtime.handle().clone())?;
-        runtime.block_on(async {
-            let session = connector.connect().await?;
-            examine(&session, options).await
-        })
+        let primary = OwnThread::start(options)?;
+        let (mut found, here) = primary
+            .with(async |session| Ok((examine(session, options).await?, place(session).await?)))?;
+        if let Some(url) = &options.read_url {
+            let options = Options {
+                url: url.clone(),
+                ..options.clone()
+            };
+            let replica = OwnThread::start(&options)
+                .and_then(|replica| replica.with(async |session| place(session).await))
+                .map(|replica| ReplicaExamination {
+                    follows: replica.follows,
+                    is_of_another: replica.system != here.system,
+                    bytes_behind: here.bytes.saturating_sub(replica.bytes),
+                    seconds_behind: replica.seconds_behind,
+                });
+            found.replica = Some(replica.map_err(|error| error.to_string()));
+        }
+        Ok(found)
     }
+}
+
+/// Where a server is in the write-ahead log, and whose log that is.
+struct Place {
+    system: Option<i64>,
+    follows: bool,
+    bytes: u64,
+    seconds_behind: u64,
+}
+
+async fn place(session: &Session) -> Result<Place, PostgresError> {
+    // Who may not ask whose log it is does not know it.
+    let system = session.rows(SYSTEM, &[]).await.unwrap_or_default();
+    let rows = session.rows(PLACE, &[]).await?;
+    let none = || PostgresError::Corrupt("the server does not say where it is".to_owned());
+    let row = rows.first().ok_or_else(none)?;
+    Ok(Place {
+        system: system.first().map(|row| row.get(0)),
+        follows: row.get(0),
+        bytes: row.get::<_, Option<i64>>(1).unwrap_or(0).unsigned_abs(),
+        seconds_behind: row.get::<_, i64>(2).unsigned_abs(),
+    })
 }
 
 async fn examine(session: &Session, options: &Options) -> Result<Examination, PostgresError> {

@@ -29,10 +29,10 @@ mod write;
 pub use crate::{
     backfill::{Backfill, BackfillState, BackfillStatus, Pace},
     error::PostgresError,
-    examination::{Examination, SlowStatement, TableExamination},
+    examination::{Examination, ReplicaExamination, SlowStatement, TableExamination},
     meters::PostgresMeters,
     options::Options,
     schema::schema_sql,
     statistics::PostgresStatistics,
-    store::PostgresStore,
+    store::{CONNECTIONS_BESIDE, PostgresStore},
 };

@@ -34,9 +34,9 @@ use crate::{
 /// How long closing waits for what was handed over: longer than a write is tried again for.
 const CLOSE_MAX: Duration = Duration::from_secs(20);
 
-/// The writer's connection, the listener's, that of what nodes tell each other, and that of the
+/// A node's connections beside its workers': the writer's, the listener's, that of what nodes tell each other, and that of the
 /// backfill, which looks for work now and then.
-const CONNECTIONS_BESIDE: usize = 4;
+pub const CONNECTIONS_BESIDE: usize = 4;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 

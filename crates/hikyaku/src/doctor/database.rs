@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, thread};
 
-use hikyaku_postgres::{Examination, TableExamination};
+use hikyaku_postgres::{CONNECTIONS_BESIDE, Examination, ReplicaExamination, TableExamination};
 
 use super::finding::{Finding, Findings, Level, rising};
 use crate::{
@@ -12,8 +12,6 @@ use crate::{
     waiting::unix_now_us,
 };
 
-/// The writer's connection and the listener's.
-const CONNECTIONS_BESIDE: u64 = 2;
 /// Smaller tables need no statistics and no cleaning to be fast.
 const ROWS_MIN: u64 = 1_000;
 /// From this mean time on a statement is slow: each is made to read a bounded number of entries.
@@ -56,10 +54,48 @@ pub(super) fn examine(
             format!("there is no schema {} yet", options.schema),
         ));
     }
+    match &found.replica {
+        Some(Ok(replica)) => follower(replica, findings),
+        Some(Err(error)) => findings.push(Finding::warn(
+            "replica",
+            format!("can't be asked: {error}; everything is read from store.url"),
+            "see that it runs, that store.read_url names it, and that it lets this machine in",
+        )),
+        None => {}
+    }
     memory(&found, findings);
     durability(&found, findings);
     transactions(&found, findings);
     statements(&found, findings);
+}
+
+/// The server to read from.
+fn follower(replica: &ReplicaExamination, findings: &mut Findings) {
+    if replica.is_of_another {
+        return findings.push(Finding::bad(
+            "replica",
+            "store.read_url is a copy of another server than store.url: its answers are another relay's",
+            "name a replica of store.url, or leave store.read_url out",
+        ));
+    }
+    if !replica.follows {
+        return findings.push(Finding::warn(
+            "replica",
+            "store.read_url follows no other server: it is the one to write to, or was made one",
+            "name a replica, or leave store.read_url out",
+        ));
+    }
+    findings.push(Finding::new(
+        "replica",
+        rising(replica.seconds_behind as f64, 5.0, 300.0),
+        format!(
+            "{} and {} s behind; what it lacks is read from store.url",
+            bytes(replica.bytes_behind),
+            replica.seconds_behind
+        ),
+        "it is too slow for what is written, or a long query on it holds it up: see pg_stat_replication on \
+         the server that is written to",
+    ));
 }
 
 fn skew(before_us: u64, after_us: u64, found: &Examination, findings: &mut Findings) {
@@ -91,7 +127,7 @@ fn connections(
             .map_or_else(cores, NonZeroUsize::get),
     };
     let each = settings.store_connections_per_worker;
-    let node = (workers * each) as u64 + CONNECTIONS_BESIDE;
+    let node = (workers * each + CONNECTIONS_BESIDE) as u64;
     let (open, allowed) = (found.connections_open, found.connections_allowed);
     let level = if node > allowed {
         Level::Bad

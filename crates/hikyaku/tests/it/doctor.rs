@@ -138,6 +138,40 @@ fn a_stopped_relay_is_examined_too() {
 }
 
 #[test]
+fn a_replica_that_is_none_or_away_is_found() {
+    let cluster = Cluster::start(&["wal_level = replica"]);
+    let mut replica = cluster.replica(&[]);
+    let (url, read) = (cluster.url(), replica.url());
+    let place = Place::new();
+    let import = place.run_with(&["import", "--store", &url, "--json"], &lines(&notes(10)));
+    assert_eq!(import.json()["stored"], 10);
+    let look = |read: &str| {
+        let (_, report) = examine(
+            &place,
+            &[
+                ("HIKYAKU_STORE_URL", &url),
+                ("HIKYAKU_STORE_READ_URL", read),
+            ],
+        );
+        let found = finding(&report, "replica");
+        let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
+        (text("level"), text("seen"))
+    };
+    let (level, seen) = look(&read);
+    assert_eq!(level, "ok", "{seen}");
+    let (level, seen) = look(&url);
+    assert_eq!(level, "warn", "{seen}");
+    assert!(seen.contains("follows no other server"), "{seen}");
+    let other = Cluster::start(&[]);
+    let (level, seen) = look(&other.url());
+    assert_eq!(level, "bad", "{seen}");
+    replica.kill();
+    let (level, seen) = look(&read);
+    assert_eq!(level, "warn", "{seen}");
+    assert!(seen.contains("can't be asked"), "{seen}");
+}
+
+#[test]
 fn a_dropped_index_and_stale_statistics_are_found() {
     let cluster = Cluster::start(&["autovacuum = off"]);
     let url = cluster.url();

@@ -3,12 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_event::TagName;
-use tokio::runtime::{Builder, Runtime};
 
 use super::{BackfillState, BackfillStatus, Pace, WAKE, work};
 use crate::{
     Options, PostgresError,
-    connection::{Connector, Session, lock_key},
+    connection::{OwnThread, Session, lock_key},
     feed::channel,
     schema::{SchemaName, make_deferred_indexes, migrate},
 };
@@ -35,45 +34,37 @@ const ALWAYS: &str = "p";
 
 /// The operator's side of the backfill of one schema.
 pub struct Backfill {
-    connector: Connector,
-    runtime: Runtime,
+    own: OwnThread,
 }
 
 impl Backfill {
     /// Connects to a schema, and brings it to the newest version.
     pub fn open(options: &Options) -> Result<Self, PostgresError> {
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .map_err(|error| {
-                PostgresError::Unavailable(format!("can't start a thread for it: {error}"))
-            })?;
-        let connector = Connector::new(options, runtime.handle().clone())?;
-        runtime.block_on(async {
-            let session = connector.connect().await?;
-            migrate(&session.client, &connector.schema).await?;
-            make_deferred_indexes(&session, &connector.schema).await
+        let own = OwnThread::start(options)?;
+        own.with(async |session| {
+            migrate(&session.client, &own.connector.schema).await?;
+            make_deferred_indexes(session, &own.connector.schema).await
         })?;
-        Ok(Self { connector, runtime })
+        Ok(Self { own })
     }
 
     /// Returns how far it is.
     pub fn status(&self) -> Result<BackfillStatus, PostgresError> {
-        self.with(async |session| BackfillStatus::read(session).await)
+        self.own
+            .with(async |session| BackfillStatus::read(session).await)
     }
 
     /// Switches names on: new events are indexed by them from now on, older ones by the backfill.
     pub fn index(&self, names: &[impl AsRef<str>]) -> Result<BackfillStatus, PostgresError> {
         let names = checked(names)?;
-        self.with(async |session| {
+        self.own.with(async |session| {
             let status = BackfillStatus::read(session).await?;
             if status.state != BackfillState::Idle {
                 return Err(PostgresError::Refused(
                     "a backfill is under way; wait for its end, or cancel it".to_owned(),
                 ));
             }
-            switch_on(session, &self.connector.schema, &names).await?;
+            switch_on(session, self.schema(), &names).await?;
             BackfillStatus::read(session).await
         })
     }
@@ -86,8 +77,8 @@ impl Backfill {
                 "`p` stays indexed: by it the store knows whose a private message is".to_owned(),
             ));
         }
-        self.with(async |session| {
-            locked(session, &self.connector.schema, async || {
+        self.own.with(async |session| {
+            locked(session, self.schema(), async || {
                 session.execute(SWITCH_OFF, &[&names]).await?;
                 Ok(())
             })
@@ -98,8 +89,8 @@ impl Backfill {
 
     /// Ends what is under way, and takes back what it has done.
     pub fn cancel(&self) -> Result<BackfillStatus, PostgresError> {
-        self.with(async |session| {
-            locked(session, &self.connector.schema, async || {
+        self.own.with(async |session| {
+            locked(session, self.schema(), async || {
                 session.execute(CANCEL, &[]).await?;
                 session.execute(PAUSE, &[&false]).await?;
                 Ok(())
@@ -111,9 +102,9 @@ impl Backfill {
 
     /// Has it wait, or go on.
     pub fn pause(&self, paused: bool) -> Result<BackfillStatus, PostgresError> {
-        self.with(async |session| {
+        self.own.with(async |session| {
             session.execute(PAUSE, &[&paused]).await?;
-            tell(session, &self.connector.schema).await?;
+            tell(session, self.schema()).await?;
             BackfillStatus::read(session).await
         })
     }
@@ -129,7 +120,7 @@ impl Backfill {
         let rate = pace
             .rate
             .map(|rate| i32::try_from(rate).unwrap_or(i32::MAX));
-        self.with(async |session| {
+        self.own.with(async |session| {
             session.execute(PACE, &[&share, &rate]).await?;
             BackfillStatus::read(session).await
         })
@@ -142,20 +133,15 @@ impl Backfill {
         stop: &AtomicBool,
         mut progress: impl FnMut(&BackfillStatus),
     ) -> Result<bool, PostgresError> {
-        self.runtime.block_on(work::run(&self.connector, |status| {
+        let Self { own } = self;
+        own.runtime.block_on(work::run(&own.connector, |status| {
             progress(status);
             !stop.load(Ordering::Relaxed)
         }))
     }
 
-    fn with<T>(
-        &self,
-        act: impl AsyncFnOnce(&Session) -> Result<T, PostgresError>,
-    ) -> Result<T, PostgresError> {
-        self.runtime.block_on(async {
-            let session = self.connector.connect().await?;
-            act(&session).await
-        })
+    fn schema(&self) -> &SchemaName {
+        &self.own.connector.schema
     }
 }
 

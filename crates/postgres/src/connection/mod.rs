@@ -2,10 +2,12 @@
 
 mod connect;
 mod lanes;
+mod own;
 mod parameters;
 mod session;
 mod tls;
 
 pub(crate) use connect::Connector;
 pub(crate) use lanes::{IdleSessions, Lanes};
+pub(crate) use own::OwnThread;
 pub(crate) use session::{Session, lock_key};

@@ -33,8 +33,10 @@ printf '%s\n' "listen_addresses = '127.0.0.1'" "port = $port" \
 start() { "$bin/pg_ctl" -D "$folder/data" -l "$folder/log" -w -t 60 start >/dev/null 2>&1; }
 start || { cat "$folder/log" >&2; exit 1; }
 echo "$folder"
-while read -r command; do
+while read -r command argument; do
   case $command in
+    revive) "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1; start ;;
+    log_on) mv "$folder/data/pg_wal" "$argument/pg_wal" && ln -s "$argument/pg_wal" "$folder/data/pg_wal" ;;
     kill) "$bin/pg_ctl" -D "$folder/data" -m immediate -w stop >/dev/null 2>&1 ;;
     stop) "$bin/pg_ctl" -D "$folder/data" -m fast -w stop >/dev/null 2>&1 ;;
     start) start ;;
@@ -141,6 +143,30 @@ impl Cluster {
     /// Starts the server again.
     pub fn restart(&mut self) {
         self.command("start");
+    }
+
+    /// Ends the server in order.
+    pub fn stop(&mut self) {
+        self.command("stop");
+    }
+
+    /// Starts the server again, whether it is still there or has given up.
+    pub fn revive(&mut self) {
+        self.command("revive");
+    }
+
+    /// Moves the write-ahead log of a server that is not running to another folder.
+    pub fn log_on(&mut self, folder: &str) {
+        self.command(&format!("log_on {folder}"));
+    }
+
+    /// Replaces a file in the server's data folder.
+    pub fn file(&self, name: &str, text: &str) {
+        let text = text.trim_end().replace('\'', "''");
+        self.sql(&format!(
+            "DO $do$ BEGIN EXECUTE format('COPY (SELECT unnest(string_to_array(%L, E''\\n''))) TO %L', \
+             '{text}', current_setting('data_directory') || '/{name}'); END $do$"
+        ));
     }
 
     /// Returns the server's log.

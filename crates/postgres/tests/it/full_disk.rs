@@ -102,3 +102,50 @@ fn a_full_disk_refuses_loses_nothing_and_is_forgotten_when_there_is_room() {
     let store = PostgresStore::open(&options).unwrap();
     assert!(Blocking(&store).contains(&ids).iter().all(|kept| *kept));
 }
+
+#[test]
+fn a_full_disk_under_the_log_answers_no_and_the_node_comes_back() {
+    let Some(disk) = SmallDisk::mount(80) else {
+        return;
+    };
+    // So that the log needs room for more than the disk has before a checkpoint frees any.
+    let mut cluster = Cluster::start(&["max_wal_size = 4GB", "checkpoint_timeout = 1h"]);
+    cluster.stop();
+    cluster.log_on(disk.folder());
+    cluster.restart();
+    let options = Options {
+        retry_time: Duration::from_millis(300),
+        ..Options::new(&cluster.url())
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    let mut stored = 0;
+    let error = loop {
+        match write(&store, &batch(stored)) {
+            Ok(outcomes) => assert!(outcomes.iter().all(|end| matches!(end, Outcome::Stored(_)))),
+            Err(error) => break error,
+        }
+        stored += 1;
+        assert!(stored < 2_000, "80 MiB hold no 240 MB");
+    };
+    assert!(stored > 10, "{stored}: {error}");
+    assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+    // PostgreSQL gives up where it can't write its log, and can't start again before there is room.
+    assert!(cluster.log().contains("No space left on device"));
+
+    disk.grow(400);
+    cluster.revive();
+    // The store finds the server by itself; what is answered no may be asked again.
+    let again = batch(stored);
+    let outcomes = loop {
+        match write(&store, &again) {
+            Ok(outcomes) => break outcomes,
+            Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
+        }
+    };
+    let is_there = |end: &Outcome| matches!(end, Outcome::Stored(_) | Outcome::Duplicate);
+    assert!(outcomes.iter().all(is_there), "{outcomes:?}");
+    let events = (0..=stored).flat_map(batch);
+    let ids: Vec<_> = events.map(|event| event.id()).collect();
+    assert!(Blocking(&store).contains(&ids).iter().all(|kept| *kept));
+    assert_eq!(count(&store), ids.len());
+}

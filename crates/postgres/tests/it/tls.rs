@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hikyaku_postgres::{Options, PostgresError, PostgresStore, testing::Cluster};
 use hikyaku_store::testing::{Blocking, draft};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
 use tempfile::TempDir;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -127,4 +127,51 @@ fn a_server_without_tls_is_not_spoken_to_where_it_is_wanted() {
         error.to_string().contains("does not support TLS"),
         "{error}"
     );
+}
+
+#[test]
+fn a_client_shows_its_own_certificate_where_the_server_wants_one() {
+    let server = Server::start();
+    let signer = server.file("signer.pem", &server.authority.pem());
+    let signed = |authority: &Authority, file: &str| {
+        let key = KeyPair::generate().unwrap();
+        let mut parameters = CertificateParams::new(Vec::new()).unwrap();
+        parameters
+            .distinguished_name
+            .push(DnType::CommonName, "certified");
+        let certificate = parameters.signed_by(&key, authority).unwrap().pem();
+        let certificate = server.file(&format!("{file}.crt"), &certificate);
+        let key = server.file(&format!("{file}.key"), &key.serialize_pem());
+        format!("sslcert={}&sslkey={}", certificate.display(), key.display())
+    };
+    let (own, strangers) = (
+        signed(&server.authority, "own"),
+        signed(&authority(), "strangers"),
+    );
+    let cluster = &server.cluster;
+    cluster.sql("CREATE ROLE certified LOGIN SUPERUSER");
+    cluster.file("clients.pem", &server.authority.pem());
+    cluster.sql("ALTER SYSTEM SET ssl_ca_file = 'clients.pem'");
+    let rules = "hostssl all certified 127.0.0.1/32 cert\nhost all postgres 127.0.0.1/32 trust\n";
+    cluster.file("pg_hba.conf", rules);
+    cluster.sql("SELECT pg_reload_conf()");
+    let open = |parameters: &str| {
+        let port = server.cluster.port();
+        let signer = signer.display();
+        let url = format!(
+            "postgres://certified@localhost:{port}/postgres?sslmode=verify-full&sslrootcert={signer}{parameters}"
+        );
+        PostgresStore::open(&Options::new(&url))
+    };
+    // The server reads its files again some moment after it is told to.
+    let store = loop {
+        match open(&format!("&{own}")) {
+            Ok(store) => break store,
+            Err(error) => assert!(matches!(error, PostgresError::Refused(_)), "{error}"),
+        }
+    };
+    Blocking(&store).put(&draft(1, 1, 100).build(), 1_000);
+    assert!(server.is_encrypted());
+    assert!(open("").is_err(), "without a certificate");
+    assert!(open(&format!("&{strangers}")).is_err(), "with a stranger's");
 }

@@ -81,3 +81,60 @@ impl Leases {
         true
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::atomic::Ordering, thread};
+
+    use super::*;
+
+    #[test]
+    fn a_state_of_a_record_is_won_once() {
+        let leases = Leases::default();
+        let seen_by_both = leases.mark(b"key", 7);
+        assert!(!seen_by_both.is_won);
+        assert!(leases.win(b"key", 7));
+        assert!(!leases.win(b"key", 7), "the other was told so too");
+        assert!(leases.mark(b"key", 7).is_won);
+        // It has changed meanwhile: what was won is another state.
+        assert!(leases.win(b"key", 8));
+        assert!(!leases.mark(b"key", 7).is_won);
+        let stale = Mark {
+            unique: 9,
+            is_stale: true,
+            is_won: false,
+        };
+        leases.set(b"key", stale);
+        assert!(leases.win(b"key", 9));
+        assert!(!leases.win(b"key", 9));
+        assert!(leases.mark(b"key", 9).is_stale);
+    }
+
+    #[test]
+    fn of_two_who_ask_at_once_one_wins() {
+        const ROUNDS: u64 = 5_000;
+        let leases = Leases::default();
+        let arrived = AtomicUsize::new(0);
+        let ask = || {
+            let won = (0..ROUNDS).filter(|unique| {
+                // Both begin a round at the same moment, as nearly as can be.
+                arrived.fetch_add(1, Ordering::SeqCst);
+                while arrived.load(Ordering::SeqCst) < 2 * (*unique as usize + 1) {
+                    thread::yield_now();
+                }
+                leases.win(b"key", *unique)
+            });
+            won.collect::<Vec<_>>()
+        };
+        let ask = &ask;
+        let mut won = thread::scope(|scope| {
+            let other = scope.spawn(ask);
+            let mut won = ask();
+            won.extend(other.join().unwrap());
+            won
+        });
+        won.sort_unstable();
+        // A round waits for both, so nobody asks for a state before or after the other does.
+        assert_eq!(won, (0..ROUNDS).collect::<Vec<_>>());
+    }
+}

@@ -5,6 +5,11 @@
 //! that decide 62 steps are the lowest ones, so the steps are gathered in a matrix of small numbers
 //! which is then applied to the long ones: to (f, g) exactly, to (d, e) with d x = f, e x = g modulo p.
 
+#![allow(
+    clippy::cast_sign_loss,
+    reason = "the low bits of a signed number are what they are"
+)]
+
 /// A signed number of limbs of 62 bits, lowest first; the last one has the sign.
 type Long = [i64; 5];
 

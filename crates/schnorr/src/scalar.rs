@@ -1,7 +1,8 @@
 //! Numbers modulo n, the order of the curve's group: what points are multiplied by.
 
-#![expect(
+#![allow(
     clippy::indexing_slicing,
+    clippy::needless_range_loop,
     reason = "words of fixed arrays, counted by loops of fixed ends"
 )]
 

@@ -114,6 +114,7 @@ const N: [u8; 32] = of_words([
     0xBFD2_5E8C_D036_4141,
 ]);
 
+#[allow(clippy::indexing_slicing, reason = "when compiled")]
 const fn of_words(words: [u64; 4]) -> [u8; 32] {
     let mut bytes = [0; 32];
     let mut at = 0;

@@ -14,7 +14,7 @@ use hikyaku_vfs::{RealDisk, Vfs};
 use crate::failure::{Failure, chain};
 
 /// How often it is looked whether the files have changed: two small files.
-const LOOK: Duration = Duration::from_secs(60);
+const LOOK: Duration = Duration::from_mins(1);
 /// Bytes of one of the files: a chain of a hundred certificates.
 const FILE_BYTES_MAX: u64 = 256 * 1024;
 

@@ -44,8 +44,8 @@ pub use bound::BoundServer;
 pub use condition::Watch;
 pub use config::ServerConfig;
 pub use http::{
-    Body, BodyError, ClientAddress, Html, IntoResponse, Json, Problem, Request, Response, Route,
-    Service, delete, get, patch, post, put,
+    Body, BodyError, ClientAddress, EntityTag, Html, IntoResponse, Json, Problem, Request,
+    Response, Route, Service, Versioned, current_request, delete, get, patch, post, put,
 };
 pub use metrics::{Gauge, Gauges, Metrics};
 pub use plugin::{

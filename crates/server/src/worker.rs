@@ -3,7 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     io,
-    rc::Rc,
+    rc::{Rc, Weak},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
@@ -31,7 +31,7 @@ use crate::{
     connection::{Connection, Gathered},
     entrance::{self, Arrival},
     feed::{self, Delivery},
-    http::{RouteTable, Site},
+    http::{RequestIds, RouteTable, SignedOnce, Site},
     metrics::{Count, Counters, Level, WorkerMetrics},
     phase::PhaseWatch,
     plugin::{self, Caller, HandlerBook, PluginError, Plugins},
@@ -61,6 +61,8 @@ pub(crate) struct Shared {
     pub(crate) routes: RouteTable,
     pub(crate) handlers: Arc<HandlerBook>,
     pub(crate) counters: Arc<Counters>,
+    /// The signatures of requests (NIP-98) that have been used.
+    pub(crate) signed_once: SignedOnce,
     /// What requests cost, if that is measured.
     pub(crate) observations: Option<Observations>,
     /// Each worker's part of that, until it takes it.
@@ -130,6 +132,7 @@ impl Shared {
             routes,
             handlers,
             counters,
+            signed_once: SignedOnce::default(),
             config,
             relay,
             site,
@@ -253,6 +256,7 @@ pub(crate) struct Worker {
     pub(crate) metrics: Arc<WorkerMetrics>,
     pub(crate) plugins: Rc<Plugins>,
     pub(crate) requests: Requests,
+    pub(crate) request_ids: RequestIds,
     pub(crate) patience: Patience,
     /// What every connection reads into, in turn.
     pub(crate) input: RefCell<Box<[u8]>>,
@@ -362,6 +366,7 @@ impl WorkerSeat {
             Rc::clone(&plugins),
             self.phase.clone(),
         ));
+        CURRENT.set(Rc::downgrade(&worker));
         let feed = spawn_local(feed::committed(Rc::clone(&worker), committed));
         let deliveries = spawn_local(feed::deliveries(Rc::clone(&worker), self.inbox));
         let bans = spawn_local(bans::enforce(Rc::clone(&worker)));
@@ -391,6 +396,11 @@ impl WorkerSeat {
         worker.drain().await;
         result
     }
+}
+
+thread_local! {
+    /// The worker of this thread.
+    static CURRENT: RefCell<Weak<Worker>> = const { RefCell::new(Weak::new()) };
 }
 
 /// One connection that speaks HTTP; counted until this is dropped.
@@ -425,6 +435,7 @@ impl Worker {
             bans: RefCell::new(bans),
             metrics,
             requests: shared.requests(index),
+            request_ids: RequestIds::new(getrandom::u64().unwrap_or_default()),
             patience: Patience::new(&shared.config),
             input: RefCell::new(vec![0; INPUT_BYTES].into()),
             output: RefCell::default(),
@@ -435,6 +446,12 @@ impl Worker {
             empty: Notify::new(),
             shared,
         }
+    }
+
+    /// Lends the worker whose thread this is, if it is one's.
+    pub(crate) fn with_current<T>(work: impl FnOnce(&Self) -> T) -> Option<T> {
+        let worker = CURRENT.with_borrow(Weak::upgrade)?;
+        Some(work(&worker))
     }
 
     /// Returns the worker's coarse time.

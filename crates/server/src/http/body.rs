@@ -8,7 +8,7 @@ use std::{
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
-use http_body_util::{BodyExt, Full};
+use http_body_util::BodyExt;
 
 /// Why a body breaks off.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -17,7 +17,8 @@ pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
 pub struct Body(Kind);
 
 enum Kind {
-    Full(Full<Bytes>),
+    /// What has not been sent yet.
+    Whole(Bytes),
     Stream(Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError>>>),
 }
 
@@ -32,15 +33,33 @@ impl Body {
     }
 }
 
+impl Body {
+    /// Returns all its bytes, if they are there.
+    pub(super) fn whole(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Kind::Whole(bytes) => Some(bytes),
+            Kind::Stream(_) => None,
+        }
+    }
+
+    /// Takes all its bytes, if they are there and no more than these.
+    pub(super) fn take_whole(&mut self, bytes_max: usize) -> Option<Bytes> {
+        match &mut self.0 {
+            Kind::Whole(bytes) if bytes.len() <= bytes_max => Some(std::mem::take(bytes)),
+            _ => None,
+        }
+    }
+}
+
 impl Default for Body {
     fn default() -> Self {
-        Self(Kind::Full(Full::default()))
+        Self(Kind::Whole(Bytes::new()))
     }
 }
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Self {
-        Self(Kind::Full(Full::new(bytes.into())))
+        Self(Kind::Whole(bytes.into()))
     }
 }
 
@@ -61,21 +80,22 @@ impl http_body::Body for Body {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match &mut self.0 {
-            Kind::Full(body) => Pin::new(body).poll_frame(cx).map_err(Into::into),
+            Kind::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Kind::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
             Kind::Stream(body) => body.as_mut().poll_frame(cx),
         }
     }
 
     fn is_end_stream(&self) -> bool {
         match &self.0 {
-            Kind::Full(body) => body.is_end_stream(),
+            Kind::Whole(bytes) => bytes.is_empty(),
             Kind::Stream(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.0 {
-            Kind::Full(body) => body.size_hint(),
+            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Kind::Stream(body) => body.size_hint(),
         }
     }

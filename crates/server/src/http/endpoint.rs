@@ -12,7 +12,7 @@ use std::{
 };
 
 use hikyaku_observe::Statements;
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -23,7 +23,9 @@ use tokio::io::AsyncWriteExt;
 
 use super::{
     IntoResponse, Problem, Request, Response,
+    form::Wanted,
     paced::Paced,
+    request_id,
     route::Found,
     site::{Answer, Site, text},
 };
@@ -190,22 +192,29 @@ impl Endpoint<'_> {
         }
         match shared.routes.find(request.method(), path) {
             Found::Nothing => self.answer_for_the_relay(&request),
-            Found::Answer(response) => Answering::Now(Some(response)),
+            Found::Answer(mut response) => {
+                let id = self.name(request.headers());
+                response.headers_mut().insert(request_id::HEADER, id);
+                Answering::Now(Some(response))
+            }
             Found::Handler(handler, parameters) => {
                 let Some((id, handler)) = self.worker.plugins.hooks.routes.get(handler) else {
                     return self.answer_for_the_relay(&request);
                 };
                 let client = self.client(request.headers());
                 let max = shared.config.body_bytes_max;
-                let request = Request::new(request, parameters, client, max);
+                let request_id = self.name(request.headers());
+                let wanted = Wanted::of(request.method(), request.headers());
                 let timed = Timed {
                     worker: Rc::clone(self.worker),
                     handler: *id,
                     method: request.method().clone(),
                     begun: Instant::now(),
                     statements: None,
+                    id: request_id.clone(),
+                    wanted,
                 };
-                // The handler's first lines run here already.
+                let request = Request::new(request, parameters, client, request_id, max);
                 let called = self.worker.plugins.caller.call(*id, handler(request));
                 Answering::Called(called, Box::new(timed))
             }
@@ -214,7 +223,13 @@ impl Endpoint<'_> {
 
     fn answer_for_the_relay(&self, request: &http::Request<Incoming>) -> Answering {
         let begun = Instant::now();
-        let response = self.response_of_the_relay(request);
+        let mut response = self.response_of_the_relay(request);
+        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+            let wanted = Wanted::of(request.method(), request.headers());
+            response = Wanted::shape(wanted.as_deref(), response);
+            let id = self.name(request.headers());
+            response.headers_mut().insert(request_id::HEADER, id);
+        }
         let route = match request.uri().path() {
             "/" if response.status() == StatusCode::SWITCHING_PROTOCOLS => "/ (WebSocket)",
             "/" => "/",
@@ -246,6 +261,14 @@ impl Endpoint<'_> {
                 }
             }
         }
+    }
+
+    /// Returns the request's name: the one that a trusted proxy has given it, or a new one.
+    fn name(&self, headers: &HeaderMap) -> HeaderValue {
+        let given = self.behind_proxy.then(|| request_id::given(headers));
+        given
+            .flatten()
+            .unwrap_or_else(|| self.worker.request_ids.make())
     }
 
     /// Finds out who the client is.
@@ -290,6 +313,9 @@ struct Timed {
     method: Method,
     begun: Instant,
     statements: Option<Box<Statements>>,
+    /// The request's name.
+    id: HeaderValue,
+    wanted: Option<Box<Wanted>>,
 }
 
 impl Timed {
@@ -311,9 +337,12 @@ impl Future for Answering {
         match &mut *self {
             Self::Now(response) => Poll::Ready(Ok(response.take().unwrap_or_default())),
             Self::Called(call, timed) => {
-                let polled = Statements::within(&mut timed.statements, || Pin::new(call).poll(cx));
+                let Timed { statements, id, .. } = &mut **timed;
+                let polled = request_id::during(id, || {
+                    Statements::within(statements, || Pin::new(call).poll(cx))
+                });
                 polled.map(|answer| {
-                    let response = answer.unwrap_or_else(|failure| {
+                    let mut response = answer.unwrap_or_else(|failure| {
                         let (status, detail) = match failure {
                             CallFailure::Panicked => (
                                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -326,6 +355,9 @@ impl Future for Answering {
                         };
                         Problem::new(status, detail).into_response()
                     });
+                    response = Wanted::shape(timed.wanted.as_deref(), response);
+                    let headers = response.headers_mut();
+                    headers.insert(request_id::HEADER, timed.id.clone());
                     timed.end(&response);
                     Ok(response)
                 })

@@ -3,14 +3,20 @@
 
 mod body;
 mod endpoint;
+mod form;
+mod gzip;
 mod mount;
+mod negotiation;
 mod paced;
 mod page;
 mod problem;
 mod request;
+mod request_id;
 mod response;
 mod route;
+mod signed;
 mod site;
+mod validators;
 
 pub use body::{Body, BodyError};
 pub(crate) use endpoint::serve;
@@ -18,7 +24,11 @@ pub(crate) use mount::call_service;
 pub use mount::{ClientAddress, Service};
 pub use problem::Problem;
 pub use request::Request;
+pub(crate) use request_id::RequestIds;
+pub use request_id::current_request;
 pub use response::{Html, IntoResponse, Json, Response};
 pub(crate) use route::RouteTable;
 pub use route::{Route, delete, get, patch, post, put};
+pub(crate) use signed::SignedOnce;
 pub(crate) use site::Site;
+pub use validators::{EntityTag, Versioned};

@@ -90,6 +90,9 @@ impl IntoResponse for Problem {
             header::CONTENT_TYPE,
             HeaderValue::from_static("application/problem+json"),
         );
+        if self.status == StatusCode::UNAUTHORIZED {
+            super::signed::add_challenge(response.headers_mut());
+        }
         response
     }
 }

@@ -3,7 +3,7 @@
 use std::{any::type_name, fmt, net::IpAddr, str::FromStr};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
@@ -14,8 +14,11 @@ use super::Problem;
 pub struct Request {
     parts: Parts,
     body: Incoming,
+    /// The body, once it has been read.
+    read: Option<Bytes>,
     parameters: Parameters,
     client: IpAddr,
+    id: HeaderValue,
     body_bytes_max: usize,
 }
 
@@ -37,14 +40,17 @@ impl Request {
         request: http::Request<Incoming>,
         parameters: Parameters,
         client: IpAddr,
+        id: HeaderValue,
         body_bytes_max: usize,
     ) -> Self {
         let (parts, body) = request.into_parts();
         Self {
             parts,
             body,
+            read: None,
             parameters,
             client,
+            id,
             body_bytes_max,
         }
     }
@@ -117,7 +123,15 @@ impl Request {
     }
 
     /// Reads the body. One with more bytes than the server allows is refused (413).
-    pub async fn bytes(self) -> Result<Bytes, Problem> {
+    pub async fn bytes(mut self) -> Result<Bytes, Problem> {
+        self.read().await
+    }
+
+    /// Reads the body, and keeps it.
+    pub(super) async fn read(&mut self) -> Result<Bytes, Problem> {
+        if let Some(read) = &self.read {
+            return Ok(read.clone());
+        }
         let max = self.body_bytes_max;
         let too_large = move || {
             Problem::new(
@@ -130,14 +144,24 @@ impl Request {
         if announced > max as u64 {
             return Err(too_large());
         }
-        match Limited::new(self.body, max).collect().await {
-            Ok(body) => Ok(body.to_bytes()),
+        match Limited::new(&mut self.body, max).collect().await {
+            Ok(body) => {
+                let body = body.to_bytes();
+                self.read = Some(body.clone());
+                Ok(body)
+            }
             Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
             Err(_) => Err(Problem::bad_request("the body has broken off")),
         }
     }
 
-    /// Gives the request to whoever wants to read it by themselves.
+    /// Returns the request's name, which the answer and the log have too (`X-Request-Id`).
+    pub fn id(&self) -> &str {
+        self.id.to_str().unwrap_or_default()
+    }
+
+    /// Gives the request to whoever wants to read it by themselves. A body that has been read already is
+    /// not in it.
     pub fn into_inner(self) -> http::Request<Incoming> {
         http::Request::from_parts(self.parts, self.body)
     }

@@ -10,6 +10,7 @@
 
 mod client;
 mod connections;
+mod forms;
 mod gated_store;
 mod handlers;
 mod hooks;
@@ -24,7 +25,9 @@ mod publishing;
 mod relay;
 mod routes;
 mod shutdown;
+mod signed;
 mod slow_readers;
+mod smuggling;
 mod subscriptions;
 mod tls;
 mod websocket;

@@ -93,9 +93,8 @@ async fn a_websocket_is_served_encrypted() {
     let pair = pair();
     let relay = Relay::with(encrypted(&pair), Arc::new(NaiveStore::new()));
     let stream = pair.connect(relay.address, &["http/1.1"]).await.unwrap();
-    let (mut socket, _) = patiently(tokio_tungstenite::client_async("wss://localhost/", stream))
-        .await
-        .unwrap();
+    let connecting = tokio_tungstenite::client_async("wss://localhost/", stream);
+    let (mut socket, _) = patiently(Box::pin(connecting)).await.unwrap();
     let mut next = async || patiently(socket.next()).await.unwrap().unwrap();
     assert!(next().await.to_text().unwrap().starts_with("[\"AUTH\""));
     // More than what lies between us and the system, many times over.

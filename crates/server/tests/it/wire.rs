@@ -62,16 +62,18 @@ impl Wire {
 
     /// Sends a request and reads the answer to the end of the connection.
     pub(crate) async fn request(address: SocketAddr, request: &str) -> String {
-        let mut wire = Self::connect(address).await;
-        wire.send(request.as_bytes()).await;
-        wire.receive_to_end().await
+        let answer = Self::request_bytes(address, request.as_bytes()).await;
+        String::from_utf8(answer).unwrap()
     }
 
-    pub(crate) async fn receive_to_end(&mut self) -> String {
+    /// The same, of an answer that is no text.
+    pub(crate) async fn request_bytes(address: SocketAddr, request: &[u8]) -> Vec<u8> {
+        let mut wire = Self::connect(address).await;
+        wire.send(request).await;
         let mut answer = Vec::new();
         // A reset ends it as well.
-        let _ = patiently(self.stream.read_to_end(&mut answer)).await;
-        String::from_utf8(answer).unwrap()
+        let _ = patiently(wire.stream.read_to_end(&mut answer)).await;
+        answer
     }
 
     /// Reads a response's head.

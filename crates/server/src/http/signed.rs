@@ -1,0 +1,241 @@
+//! Requests that a Nostr key has signed (NIP-98).
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
+
+use data_encoding::BASE64;
+use hikyaku_event::{Event, EventId, PublicKey, Timestamp};
+use hikyaku_relay::RelayUrls;
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
+use sha2::{Digest, Sha256};
+
+use super::{Problem, Request};
+use crate::{clock::unix_now, worker::Worker};
+
+/// The kind of such an event.
+const KIND: u16 = 27235;
+
+/// How far its time may be from ours, in seconds.
+const WINDOW_SECONDS: u64 = 60;
+
+/// Events of one window that are remembered. 1,000 logins a second, which cost more than a core.
+const REMEMBERED_MAX: usize = 120_000;
+
+impl Request {
+    /// Returns the key that has signed this very request: an event of kind 27235 in `Authorization:
+    /// Nostr <base64>`, with this address, this method, this body (`payload`), and a time within 60
+    /// seconds of ours. Each event is good for one request. Whoever has not signed is refused (401).
+    ///
+    /// The address must be the relay's own (`public_url`; without one, the listen address or localhost),
+    /// with `http` for `ws` and `https` for `wss`. The `Host` header is not believed: a request that was
+    /// signed for another server could be passed on to this one.
+    ///
+    /// A body is read here, and kept for [`json`](Self::json) and [`bytes`](Self::bytes).
+    pub async fn signer(&mut self) -> Result<PublicKey, Problem> {
+        let header = self.headers().get(header::AUTHORIZATION);
+        let event = event_of(header).map_err(refusal)?;
+        let body = self.read().await?;
+        let signed = SignedRequest {
+            method: self.method(),
+            uri: self.uri(),
+            body: &body,
+        };
+        Worker::with_current(|worker| {
+            signed.check(&event, &worker.shared.relay.urls, unix_now())?;
+            let verified = event
+                .verify_id()
+                .and_then(|()| worker.verifier.borrow_mut().verify(&event));
+            verified.map_err(|_| "the event's signature is wrong")?;
+            if !worker.shared.signed_once.note(event.id(), unix_now()) {
+                return Err("the event has been used already; sign another one");
+            }
+            Ok(event.pubkey())
+        })
+        .unwrap_or(Err("it can't be checked here"))
+        .map_err(refusal)
+    }
+}
+
+fn refusal(reason: &'static str) -> Problem {
+    Problem::new(StatusCode::UNAUTHORIZED, reason)
+}
+
+/// What an event must be about.
+struct SignedRequest<'a> {
+    method: &'a Method,
+    uri: &'a Uri,
+    body: &'a [u8],
+}
+
+impl SignedRequest<'_> {
+    /// Says what is wrong with an event, but for its signature.
+    fn check(&self, event: &Event, urls: &RelayUrls, now: Timestamp) -> Result<(), &'static str> {
+        let value = |name: &str| {
+            let mut named = event.tags().filter(|tag| tag.name() == name);
+            named.next().and_then(|tag| tag.value())
+        };
+        if event.kind().0 != KIND {
+            return Err("the event is not of kind 27235 (NIP-98)");
+        }
+        if event.created_at().abs_diff(now) > WINDOW_SECONDS {
+            return Err("the event's time is too far from this server's clock");
+        }
+        if !value("u").is_some_and(|url| self.is_at(&url, urls)) {
+            return Err("the event's `u` is not the address of this request");
+        }
+        let same_method = |method: &str| method.eq_ignore_ascii_case(self.method.as_str());
+        if !value("method").is_some_and(|method| same_method(&method)) {
+            return Err("the event's `method` is not this request's");
+        }
+        let hash = || data_encoding::HEXLOWER.encode(&Sha256::digest(self.body));
+        match value("payload") {
+            None if self.body.is_empty() => Ok(()),
+            None => Err("the event has no `payload`, the SHA-256 of the body"),
+            Some(payload) if payload.eq_ignore_ascii_case(&hash()) => Ok(()),
+            Some(_) => Err("the event's `payload` is not the SHA-256 of the body"),
+        }
+    }
+
+    /// Tells whether an address is ours, with the path and parameters of this request.
+    fn is_at(&self, url: &str, urls: &RelayUrls) -> bool {
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return false;
+        };
+        let scheme = match scheme {
+            "http" => "ws",
+            "https" => "wss",
+            _ => return false,
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let target = if target.is_empty() { "/" } else { target };
+        let ours = self
+            .uri
+            .path_and_query()
+            .map_or("/", |target| target.as_str());
+        // The relay itself may be below a path of its address; its routes are not.
+        let canonical = urls.canonical();
+        let host = canonical.find("://").map_or(0, |at| at + 3);
+        let path = canonical.get(host..).and_then(|rest| rest.find('/'));
+        let path = path.and_then(|at| canonical.get(host + at..)).unwrap_or("");
+        target == ours && urls.names_us(&format!("{scheme}://{authority}{path}"))
+    }
+}
+
+/// Reads the event that a header carries.
+fn event_of(header: Option<&HeaderValue>) -> Result<Event, &'static str> {
+    const MISSING: &str = "sign the request: `Authorization: Nostr <base64 of an event>` (NIP-98)";
+    let text = header
+        .and_then(|value| value.to_str().ok())
+        .ok_or(MISSING)?;
+    let (scheme, token) = text.split_once(' ').ok_or(MISSING)?;
+    if !scheme.eq_ignore_ascii_case("nostr") {
+        return Err(MISSING);
+    }
+    let json = BASE64
+        .decode(token.trim().as_bytes())
+        .map_err(|_| "what follows `Nostr` is no base64")?;
+    Event::parse(&json).map_err(|_| "what follows `Nostr` is no event")
+}
+
+/// Adds what a refusal for want of a signature must say.
+pub(super) fn add_challenge(headers: &mut HeaderMap) {
+    headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Nostr"));
+}
+
+/// The events that have been used, for as long as they could be used again.
+#[derive(Debug, Default)]
+pub(crate) struct SignedOnce(Mutex<HashMap<EventId, Timestamp>>);
+
+impl SignedOnce {
+    /// Notes an event; `false` if it has been used, or if there is no room to note that.
+    pub(crate) fn note(&self, event: EventId, now: Timestamp) -> bool {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.len() >= REMEMBERED_MAX {
+            // An event may be from a window ahead, and be used until a window later.
+            used.retain(|_, at| now <= *at + 2 * WINDOW_SECONDS);
+        }
+        used.len() < REMEMBERED_MAX && used.insert(event, now).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_event::testing::{Author, EventBuilder};
+
+    use super::*;
+
+    const NOW: Timestamp = 1_700_000_000;
+
+    fn event(tags: &[[&str; 2]]) -> EventBuilder {
+        let event = EventBuilder::new(KIND).created_at(NOW);
+        tags.iter().fold(event, |event, tag| event.tag(*tag))
+    }
+
+    fn check(event: &EventBuilder, body: &[u8]) -> Result<(), &'static str> {
+        let urls = RelayUrls::public("wss://relay.example.com/nostr").unwrap();
+        let uri = "/api/a%20b?x=1".parse().unwrap();
+        let signed = SignedRequest {
+            method: &Method::POST,
+            uri: &uri,
+            body,
+        };
+        signed.check(&event.sign(&Author::new(1)), &urls, NOW)
+    }
+
+    #[test]
+    fn an_event_must_be_about_this_very_request() {
+        let url = "https://relay.example.com/api/a%20b?x=1";
+        let hash = "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+        let good = [["u", url], ["method", "post"], ["payload", hash]];
+        check(&event(&good), b"hello").unwrap();
+        check(&event(&good).created_at(NOW - 60), b"hello").unwrap();
+        check(&event(&good[..2]), b"").unwrap();
+        for (event, body, word) in [
+            (event(&good[..2]), &b"hello"[..], "payload"),
+            (event(&good), b"hullo", "payload"),
+            (event(&good).created_at(NOW - 61), b"hello", "time"),
+            (event(&good).created_at(NOW + 61), b"hello", "time"),
+            (event(&good[..1]), b"", "method"),
+            (event(&[["u", url], ["method", "PUT"]]), b"", "method"),
+            (event(&good[1..]), b"hello", "`u`"),
+        ] {
+            let said = check(&event, body).unwrap_err();
+            assert!(said.contains(word), "{said}");
+        }
+        for other in [
+            "https://relay.example.com/api/a%20b",
+            "https://relay.example.com/api/a%20b?x=2",
+            "https://relay.example.com.evil.net/api/a%20b?x=1",
+            "https://relay.example.com:444/api/a%20b?x=1",
+            "http://relay.example.com/api/a%20b?x=1",
+            "wss://relay.example.com/api/a%20b?x=1",
+            "/api/a%20b?x=1",
+            "",
+        ] {
+            let said = check(&event(&[["u", other], ["method", "POST"]]), b"").unwrap_err();
+            assert!(said.contains("`u`"), "{other}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_was_used_is_remembered_as_long_as_it_could_be_used() {
+        let used = SignedOnce::default();
+        let id = |n: usize| {
+            let mut bytes = [0; 32];
+            bytes[..8].copy_from_slice(&n.to_le_bytes());
+            EventId::new(bytes)
+        };
+        assert!(used.note(id(0), NOW));
+        assert!(!used.note(id(0), NOW + 1));
+        for n in 1..REMEMBERED_MAX {
+            assert!(used.note(id(n), NOW));
+        }
+        // Nobody gets in by driving others out.
+        assert!(!used.note(id(REMEMBERED_MAX), NOW + 2 * WINDOW_SECONDS));
+        assert!(!used.note(id(0), NOW + 2 * WINDOW_SECONDS));
+        assert!(used.note(id(REMEMBERED_MAX), NOW + 2 * WINDOW_SECONDS + 1));
+    }
+}

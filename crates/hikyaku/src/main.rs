@@ -1,6 +1,7 @@
 //! The program: flags, configuration, logging, signals, and the commands. What they do is elsewhere:
 //! the relay in `server`, the store in `engine`.
 
+mod access_log;
 mod bans;
 mod certificate;
 mod command_line;

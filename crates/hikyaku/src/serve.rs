@@ -11,13 +11,14 @@ use hikyaku_members::Members;
 use hikyaku_policies::{Policies, PolicyConfig, RelayKey};
 use hikyaku_postgres::{BackfillState, PostgresMeters};
 use hikyaku_relay::RelayUrls;
-use hikyaku_server::{BoundServer, Gauge, Gauges, Server, ServerError};
+use hikyaku_server::{AccessLog, BoundServer, Gauge, Gauges, Server, ServerError};
 use hikyaku_tables::Table;
 use hikyaku_vfs::{RealDisk, Vfs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 
 use crate::{
+    access_log,
     bans::KeptBans,
     certificate::KeptCertificate,
     configuration::{LogFormat, Settings},
@@ -52,6 +53,8 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
         .as_ref()
         .map(ServedTables::by_name)
         .unwrap_or_default();
+    let access_log = access_log::start(&settings.access_log)?;
+    settings.server.access_log.clone_from(&access_log);
     let data = settings.data.clone();
     let public_url = settings.server.public_url.clone();
     let scheme = if certificate.is_some() { "wss" } else { "ws" };
@@ -74,7 +77,8 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
             None => RelayUrls::listening(server.address()),
         },
     };
-    hear_hang_ups(certificate).map_err(|error| Failure::io("can't listen to signals", &error))?;
+    hear_hang_ups(certificate, access_log.clone())
+        .map_err(|error| Failure::io("can't listen to signals", &error))?;
     // A relay that commands can't reach is still a relay.
     let control = ControlServer::start(control::socket(&settings.data), host.clone())
         .inspect_err(|error| tracing::warn!(%error, "commands can't reach this server"))
@@ -84,6 +88,9 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     }
     say_ready(server.address(), scheme, settings.log_format);
     let served = server.run(stop).map_err(|error| failure(&error));
+    if let Some(log) = access_log {
+        log.close();
+    }
     if let Some(control) = control {
         control.stop();
     }
@@ -133,15 +140,22 @@ fn bind(
     bound.map_err(|error| failure(&error))
 }
 
-/// Has files read again at every SIGHUP.
-fn hear_hang_ups(certificate: Option<KeptCertificate>) -> io::Result<()> {
-    let mut told = Vec::new();
+/// Has files read or opened again at every SIGHUP.
+fn hear_hang_ups(
+    certificate: Option<KeptCertificate>,
+    access_log: Option<AccessLog>,
+) -> io::Result<()> {
+    let (sender, receiver) = mpsc::channel();
     if let Some(certificate) = certificate {
-        let (sender, receiver) = mpsc::channel();
         certificate.follow(receiver)?;
-        told.push(sender);
     }
-    signals::at_hang_up(told)
+    signals::at_hang_up(move || {
+        // Without a certificate nobody listens.
+        let _ = sender.send(());
+        if let Some(log) = &access_log {
+            log.reopen();
+        }
+    })
 }
 
 /// Says that clients can connect, whatever the log leaves out.

@@ -4,7 +4,7 @@
 use std::{
     future::Future,
     io,
-    sync::{Arc, atomic::AtomicBool, mpsc::Sender},
+    sync::{Arc, atomic::AtomicBool},
     thread,
 };
 
@@ -50,17 +50,14 @@ pub(crate) fn first() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Tells each of these at every SIGHUP, which does not end the program from here on.
-pub(crate) fn at_hang_up(told: Vec<Sender<()>>) -> io::Result<()> {
+/// Does this at every SIGHUP, which does not end the program from here on.
+pub(crate) fn at_hang_up(told: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut signals = Signals::new([SIGHUP])?;
     thread::Builder::new()
         .name("hang-up".into())
         .spawn(move || {
             for _ in signals.forever() {
-                for told in &told {
-                    // Who has ended wants to know nothing any more.
-                    let _ = told.send(());
-                }
+                told();
             }
         })?;
     Ok(())

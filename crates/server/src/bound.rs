@@ -99,6 +99,13 @@ impl BoundServer {
             .map_err(ServerError::System)?;
         let handlers = HandlerBook::new(handlers, workers);
         let counters = Arc::<Counters>::default();
+        if let Some(log) = &config.access_log {
+            counters.show(
+                "access_log_dropped_total",
+                "Lines of the access log not written because the disk was behind or failed",
+                log.dropped(),
+            );
+        }
         let metrics = Metrics::new(workers, config.gauges.clone())
             .of_plugins(Arc::clone(&handlers), Arc::clone(&counters));
         let seed =

@@ -8,7 +8,7 @@ use hikyaku_members::Members;
 use hikyaku_relay::{Limits, RelayInformation};
 use hikyaku_tables::Table;
 
-use crate::{AddressRange, Rates, Tls, metrics::Gauges};
+use crate::{AccessLog, AddressRange, Rates, Tls, metrics::Gauges};
 
 /// The configuration of a server. [`ServerConfig::new`] has the defaults.
 #[derive(Clone)]
@@ -69,6 +69,8 @@ pub struct ServerConfig {
     pub metrics_listen: Option<SocketAddr>,
     /// Whether it is measured what requests cost, by their shape.
     pub measure_requests: bool,
+    /// Where each HTTP request is written to; `None` for nowhere.
+    pub access_log: Option<AccessLog>,
     /// Figures kept by others to show among the metrics.
     pub gauges: Option<Gauges>,
 }
@@ -107,6 +109,7 @@ impl ServerConfig {
             tables: BTreeMap::new(),
             metrics_listen: None,
             measure_requests: true,
+            access_log: None,
             gauges: None,
         }
     }

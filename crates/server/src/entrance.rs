@@ -186,7 +186,7 @@ async fn serve(worker: Rc<Worker>, stream: TcpStream, peer: IpAddr, (permit, add
         upgraded.stream,
         permits,
     ));
-    let presence = Presence::new(worker, id, connection);
+    let presence = Presence::new(worker, id, connection, upgraded.record);
     presence.connection.enforce_bans(&presence.worker);
     presence
         .connection
@@ -213,22 +213,32 @@ struct Presence {
     worker: Rc<Worker>,
     id: u64,
     connection: Rc<Connection>,
+    record: Option<http::Record>,
 }
 
 impl Presence {
-    fn new(worker: Rc<Worker>, id: u64, connection: Rc<Connection>) -> Self {
+    fn new(
+        worker: Rc<Worker>,
+        id: u64,
+        connection: Rc<Connection>,
+        record: Option<http::Record>,
+    ) -> Self {
         worker.insert(id, Rc::clone(&connection));
         worker.metrics.add(Count::ConnectionsOpened, 1);
         Self {
             worker,
             id,
             connection,
+            record,
         }
     }
 }
 
 impl Drop for Presence {
     fn drop(&mut self) {
+        if let Some(record) = &mut self.record {
+            record.sent(self.connection.bytes_sent());
+        }
         self.connection.abandon(&self.worker);
         self.worker.remove(self.id);
         self.worker.metrics.add(Count::ConnectionsClosed, 1);

@@ -9,6 +9,7 @@
 //!
 //! This is where sockets, the clock, randomness and the async runtime are: nothing below has them.
 
+mod access_log;
 mod address;
 mod arrivals;
 mod bans;
@@ -37,6 +38,7 @@ mod tls;
 pub mod websocket;
 mod worker;
 
+pub use access_log::{AccessLog, AccessLogFormat};
 pub use address::{AddressRange, AddressRangeError};
 pub use arrivals::RecentClients;
 pub use bans::{Banned, BannedError, Bans};

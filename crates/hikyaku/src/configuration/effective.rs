@@ -188,6 +188,7 @@ impl Effective {
             "data" => Some(&mut settings.data),
             "tls.certificate" => settings.certificate.certificate.as_mut(),
             "tls.key" => settings.certificate.key.as_mut(),
+            "access_log.path" => settings.access_log.file_mut(),
             _ => None,
         };
         if let (Some(written), Some(folder)) = (written, path.parent())

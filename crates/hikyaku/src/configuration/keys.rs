@@ -514,4 +514,15 @@ pub(super) static KEYS: &[Key] = &[
         log_format,
         "\"text\" for people, \"json\" for programs."
     ),
+    key!(
+        "access_log.path",
+        access_log.path,
+        "The file that each HTTP request is written to, and each WebSocket's opening and end; \"-\" is standard error. Unset, nothing is written. It is opened again at SIGHUP.",
+        "\"/var/log/hikyaku/access.log\""
+    ),
+    key!(
+        "access_log.format",
+        access_log.format,
+        "\"combined\" as web servers write it, or \"json\"."
+    ),
 ];

@@ -14,7 +14,7 @@ use hikyaku_policies::PolicyConfig;
 use hikyaku_relay::{RelayUrls, UrlError};
 use hikyaku_server::ServerConfig;
 
-use crate::{certificate::CertificateFiles, tables::TablesSettings};
+use crate::{access_log::AccessLogSettings, certificate::CertificateFiles, tables::TablesSettings};
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -57,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) log_filter: String,
     /// How they are written.
     pub(crate) log_format: LogFormat,
+    /// Whether HTTP requests are written down.
+    pub(crate) access_log: AccessLogSettings,
 }
 
 /// The address of a database, which may hold a password. Never shown whole.
@@ -134,6 +136,7 @@ impl Default for Settings {
             tables: TablesSettings::default(),
             log_filter: "info".to_owned(),
             log_format: LogFormat::Text,
+            access_log: AccessLogSettings::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::{
 
 use hikyaku_event::{PublicKey, TagName, escape};
 use hikyaku_policies::{KindRange, ScriptFailure, WorkRule};
-use hikyaku_server::AddressRange;
+use hikyaku_server::{AccessLogFormat, AddressRange};
 use hikyaku_tables::{Logging, NamedTable};
 use toml::de::DeValue;
 
@@ -200,6 +200,22 @@ impl Value for LogFormat {
     fn write(&self) -> Option<String> {
         Some(quoted(match self {
             Self::Text => "text",
+            Self::Json => "json",
+        }))
+    }
+}
+
+impl Value for AccessLogFormat {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_text(given, "\"combined\" or \"json\"", |text| match text {
+            "combined" => Some(Self::Combined),
+            "json" => Some(Self::Json),
+            _ => None,
+        })
+    }
+    fn write(&self) -> Option<String> {
+        Some(quoted(match self {
+            Self::Combined => "combined",
             Self::Json => "json",
         }))
     }

@@ -7,6 +7,7 @@
     reason = "a test may panic"
 )]
 
+mod access_log;
 mod architecture;
 mod bench;
 mod bench_http;

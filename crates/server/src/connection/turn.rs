@@ -45,6 +45,7 @@ struct Inner {
     full: bool,
     /// The write side has been shut.
     shut: bool,
+    bytes_sent: u64,
     _permits: (ConnectionPermit, Option<AddressPermit>),
 }
 
@@ -72,6 +73,7 @@ impl Connection {
                 waker: None,
                 full: false,
                 shut: false,
+                bytes_sent: 0,
                 _permits: permits,
             }),
         }
@@ -133,6 +135,11 @@ impl Connection {
             .state
             .finish(worker, CloseCode::GOING_AWAY, "the relay is shutting down");
         inner.wake();
+    }
+
+    /// Returns how many bytes have been sent since the handshake.
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        self.inner.borrow().bytes_sent
     }
 
     /// Frees what the worker holds for the connection, however it ended.
@@ -226,6 +233,7 @@ impl Inner {
                     }
                     worker.metrics.add(Count::BytesSent, length as u64);
                     worker.metrics.add(Count::Writes, 1);
+                    self.bytes_sent += length as u64;
                     written += length;
                 }
                 Poll::Ready(_) => self.state.break_off(worker),

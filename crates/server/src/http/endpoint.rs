@@ -25,6 +25,7 @@ use super::{
     IntoResponse, Problem, Request, Response,
     form::Wanted,
     paced::Paced,
+    recorded::{Record, Recorded},
     request_id,
     route::Found,
     site::{Answer, Site, text},
@@ -57,6 +58,8 @@ pub(crate) struct Upgraded {
     /// The client, as far as we can know.
     pub(crate) client: IpAddr,
     pub(crate) permit: Option<AddressPermit>,
+    /// The line of the access log that tells its end.
+    pub(crate) record: Option<Record>,
 }
 
 /// Speaks HTTP until the client upgrades (or goes away, or does nothing for too long: `None`).
@@ -76,6 +79,7 @@ pub(crate) async fn serve(
             .any(|range| range.contains(peer)),
         permit: Cell::new(permit),
         upgraded: Cell::new(None),
+        opened: Cell::new(None),
     };
     let progress = Cell::new(worker.now());
     if stream.speaks_http_2() {
@@ -124,6 +128,7 @@ pub(crate) async fn serve(
         stream,
         received: parts.read_buf.to_vec(),
         permit: endpoint.permit.take(),
+        record: endpoint.opened.take(),
     })
 }
 
@@ -181,10 +186,26 @@ struct Endpoint<'a> {
     permit: Cell<Option<AddressPermit>>,
     /// The client that has become a WebSocket.
     upgraded: Cell<Option<IpAddr>>,
+    /// What the access log will tell of its end.
+    opened: Cell<Option<Record>>,
 }
 
 impl Endpoint<'_> {
-    fn answer(&self, request: http::Request<Incoming>) -> Answering {
+    fn answer(&self, request: http::Request<Incoming>) -> Recorded {
+        let record = self.worker.shared.config.access_log.as_ref().map(|log| {
+            let headers = request.headers();
+            Record::of(log, &request, self.client(headers)).named(&self.name(headers))
+        });
+        let answering = self.answering(request);
+        if let (Answering::Now(Some(response)), Some(record)) = (&answering, &record)
+            && response.status() == StatusCode::SWITCHING_PROTOCOLS
+        {
+            self.opened.set(Some(record.of_its_end()));
+        }
+        Recorded { answering, record }
+    }
+
+    fn answering(&self, request: http::Request<Incoming>) -> Answering {
         let shared = &self.worker.shared;
         let path = request.uri().path();
         if shared.routes.is_empty() || path == "/" && Site::claims(&request) {
@@ -301,13 +322,13 @@ impl Endpoint<'_> {
 }
 
 /// An answer that is there, or under way.
-enum Answering {
+pub(super) enum Answering {
     Now(Option<Response>),
     Called(Call<Response>, Box<Timed>),
 }
 
 /// A handler's call, and what is to be taken down of it.
-struct Timed {
+pub(super) struct Timed {
     worker: Rc<Worker>,
     handler: HandlerId,
     method: Method,

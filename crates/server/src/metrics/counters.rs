@@ -32,6 +32,12 @@ impl Counters {
         value
     }
 
+    /// Shows what somebody else counts.
+    pub(crate) fn show(&self, name: &'static str, help: &'static str, value: Arc<AtomicU64>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.push(Registered { name, help, value });
+    }
+
     /// Returns each counter's name, help and value.
     pub(super) fn read(&self) -> Vec<(&'static str, &'static str, u64)> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

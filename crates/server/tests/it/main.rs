@@ -8,6 +8,7 @@
     reason = "test code: a broken assumption shall panic, and counts are small whole numbers"
 )]
 
+mod access_log;
 mod client;
 mod connections;
 mod forms;

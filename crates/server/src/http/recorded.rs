@@ -1,0 +1,172 @@
+//! Requests that are written to the access log: what is known when they come, and what their answer's
+//! body then turns out to be.
+
+use std::{
+    convert::Infallible,
+    net::IpAddr,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use bytes::Bytes;
+use http::{HeaderName, Version, header};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+
+use super::{Body, BodyError, Response, endpoint::Answering, request_id};
+use crate::{
+    access_log::{AccessLog, Line, shortened},
+    clock::unix_now_us,
+};
+
+/// A line that is written when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Record {
+    log: AccessLog,
+    came: Instant,
+    /// Taken when it is written.
+    line: Option<Box<Line>>,
+}
+
+impl Record {
+    /// Begins the line of a request.
+    pub(super) fn of(log: &AccessLog, request: &http::Request<Incoming>, client: IpAddr) -> Self {
+        let text = |name: HeaderName| Some(request.headers().get(name)?.as_bytes());
+        let referer = text(header::REFERER).map(|text| {
+            let end = text.iter().position(|byte| b"?#".contains(byte));
+            shortened(end.and_then(|end| text.get(..end)).unwrap_or(text))
+        });
+        let line = Line {
+            came_us: unix_now_us(),
+            client: client.to_canonical(),
+            method: shortened(request.method().as_str().as_bytes()),
+            path: shortened(request.uri().path().as_bytes()),
+            protocol: match request.version() {
+                Version::HTTP_10 => "HTTP/1.0",
+                Version::HTTP_2 => "HTTP/2.0",
+                _ => "HTTP/1.1",
+            },
+            status: 0,
+            bytes: 0,
+            took: std::time::Duration::ZERO,
+            referer,
+            agent: text(header::USER_AGENT).map(shortened),
+            id: String::new(),
+        };
+        Self {
+            log: log.clone(),
+            came: Instant::now(),
+            line: Some(Box::new(line)),
+        }
+    }
+
+    /// Gives the request its name, where the answer does not tell it.
+    pub(super) fn named(mut self, id: &http::HeaderValue) -> Self {
+        if let Some(line) = &mut self.line {
+            line.id = shortened(id.as_bytes());
+        }
+        self
+    }
+
+    /// Begins the line that tells a WebSocket's end.
+    pub(super) fn of_its_end(&self) -> Self {
+        let line = self.line.clone().map(|mut line| {
+            line.protocol = "WebSocket";
+            line.status = http::StatusCode::SWITCHING_PROTOCOLS.as_u16();
+            line
+        });
+        Self {
+            log: self.log.clone(),
+            came: self.came,
+            line,
+        }
+    }
+
+    /// Says how many bytes have been sent.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        if let Some(line) = &mut self.line {
+            line.bytes = bytes;
+        }
+    }
+
+    /// Has the line written when the answer has been sent, or cannot be.
+    fn follow(mut self, response: Response) -> Response {
+        if let Some(line) = &mut self.line {
+            line.status = response.status().as_u16();
+            if let Some(id) = response.headers().get(request_id::HEADER) {
+                line.id = shortened(id.as_bytes());
+            }
+        }
+        response.map(|body| {
+            Body::new(Counted {
+                body,
+                bytes: 0,
+                record: self,
+            })
+        })
+    }
+}
+
+impl Drop for Record {
+    fn drop(&mut self) {
+        if let Some(mut line) = self.line.take() {
+            line.took = self.came.elapsed();
+            self.log.take(line);
+        }
+    }
+}
+
+/// An answer that is written down if there is a log. One whose client goes away before it is there has
+/// the status 0.
+pub(super) struct Recorded {
+    pub(super) answering: Answering,
+    pub(super) record: Option<Record>,
+}
+
+impl Future for Recorded {
+    type Output = Result<Response, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Ok(response) = ready!(Pin::new(&mut self.answering).poll(cx));
+        Poll::Ready(Ok(match self.record.take() {
+            Some(record) => record.follow(response),
+            None => response,
+        }))
+    }
+}
+
+/// A body whose bytes are counted on their way.
+struct Counted {
+    body: Body,
+    bytes: u64,
+    record: Record,
+}
+
+impl http_body::Body for Counted {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        if let Some(Ok(frame)) = &frame
+            && let Some(bytes) = frame.data_ref()
+        {
+            self.bytes += bytes.len() as u64;
+            let bytes = self.bytes;
+            self.record.sent(bytes);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

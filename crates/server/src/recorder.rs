@@ -29,6 +29,8 @@ const LINGER: Duration = Duration::from_millis(20);
 const GATHERING: Duration = Duration::from_secs(1);
 /// How many counts are gathered at most.
 const COUNTS_MAX: usize = 8_192;
+/// Of how many keys the recorder knows at most what it has just taken down.
+const KNOWN_MAX: usize = 8_192;
 /// An event this many seconds old (or ahead) still shows that its author is here. Others may pass on
 /// what somebody wrote, but hardly as it is written.
 const FRESH_SECONDS: u64 = 600;
@@ -103,10 +105,21 @@ impl Recorder {
     }
 }
 
+/// What the recorder knows of a key without asking.
+#[derive(Debug, Clone, Copy)]
+struct Known {
+    member: MemberNumber,
+    /// The last second in which the member was taken down as here.
+    seen_at: u64,
+}
+
 /// The recorder's side.
 struct Writer<'a> {
     members: &'a Members,
     counts: HashMap<(MemberNumber, Kind), i64>,
+    /// Who was here a moment ago: who writes much is looked up once, and taken down once a second.
+    /// Only this thread forgets members, so a number stands as long as it is in here.
+    known: HashMap<PublicKey, Known>,
     /// When the oldest of the counts is to be written.
     due: Option<Instant>,
 }
@@ -116,6 +129,7 @@ impl<'a> Writer<'a> {
         Self {
             members,
             counts: HashMap::new(),
+            known: HashMap::new(),
             due: None,
         }
     }
@@ -156,8 +170,9 @@ impl<'a> Writer<'a> {
     }
 
     fn take(&mut self, batch: &[Observation]) {
+        let stamp = stamp();
         for observation in batch {
-            if let Err(error) = self.observe(*observation) {
+            if let Err(error) = self.observe(*observation, stamp) {
                 tracing::warn!(%error, "not recorded");
             }
         }
@@ -168,14 +183,12 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn observe(&mut self, observation: Observation) -> Result<(), MembersError> {
-        let stamp = stamp();
+    fn observe(&mut self, observation: Observation, stamp: Stamp) -> Result<(), MembersError> {
         let now = stamp.seconds();
         match observation {
             Observation::Authenticated(key, family) => {
-                let member = self.members.enrol(&key, stamp)?;
-                self.members
-                    .see(member, Sighting { at: now, family }, stamp)
+                let known = self.known(&key, stamp)?;
+                self.see(key, known, family, stamp)
             }
             Observation::Accepted {
                 author,
@@ -183,21 +196,60 @@ impl<'a> Writer<'a> {
                 created_at,
                 family,
             } => {
-                let member = self.members.enrol(&author, stamp)?;
-                *self.counts.entry((member, kind)).or_default() += 1;
+                let known = self.known(&author, stamp)?;
+                *self.counts.entry((known.member, kind)).or_default() += 1;
                 if created_at.abs_diff(now) > FRESH_SECONDS {
                     return Ok(());
                 }
-                self.members
-                    .see(member, Sighting { at: now, family }, stamp)
+                self.see(author, known, family, stamp)
             }
             Observation::Vanished(key) => {
+                self.known.remove(&key);
                 if let Some(member) = self.members.number(&key) {
                     self.counts.retain(|(counted, _), _| *counted != member);
                 }
                 self.members.forget(&key, stamp)
             }
         }
+    }
+
+    /// Returns what is known of a key, which is a member's from now on.
+    fn known(&mut self, key: &PublicKey, stamp: Stamp) -> Result<Known, MembersError> {
+        if let Some(known) = self.known.get(key) {
+            return Ok(*known);
+        }
+        let known = Known {
+            member: self.members.enrol(key, stamp)?,
+            seen_at: 0,
+        };
+        self.know(*key, known);
+        Ok(known)
+    }
+
+    fn know(&mut self, key: PublicKey, known: Known) {
+        if self.known.len() >= KNOWN_MAX {
+            self.known.clear();
+        }
+        self.known.insert(key, known);
+    }
+
+    /// Takes down that a member is here, once a second.
+    fn see(
+        &mut self,
+        key: PublicKey,
+        known: Known,
+        family: AddressFamily,
+        stamp: Stamp,
+    ) -> Result<(), MembersError> {
+        let now = stamp.seconds();
+        if known.seen_at >= now {
+            return Ok(());
+        }
+        let sighting = Sighting { at: now, family };
+        self.members.see(known.member, sighting, stamp)?;
+        let seen_at = now;
+        self.know(key, Known { seen_at, ..known });
+        Ok(())
     }
 
     fn write_counts(&mut self) {

@@ -36,6 +36,8 @@ const STOP_CHECK: Duration = Duration::from_millis(200);
 /// A store that has no room for the moment is asked again after this, so many times.
 const RETRY_PAUSE: Duration = Duration::from_millis(200);
 const RETRIES_MAX: u32 = 150;
+/// Signatures that are checked together.
+const TOGETHER_MAX: usize = 512;
 /// How many invalid lines are shown.
 const FIRST_INVALID_MAX: usize = 10;
 
@@ -186,19 +188,37 @@ fn check(
         let stored = wait(reader.contains(&ids));
         let result = stored.map(|stored| {
             let mut stored = stored.into_iter();
-            for (line, number) in &mut lines {
-                let Line::Event(event) = line else { continue };
-                if stored.next() == Some(true) {
-                    continue;
-                }
-                if let Err(error) = verifier.verify(event) {
-                    *line = Line::Invalid(*number, Fault::Event(error));
-                }
-            }
+            let mut unseen: Vec<_> = lines
+                .iter_mut()
+                .filter(|line| event(line).is_some() && stored.next() != Some(true))
+                .collect();
+            check_signatures(&mut verifier, &mut unseen);
             numbered(index, lines, item.bytes_end)
         });
         if results.send(result).is_err() {
             return;
+        }
+    }
+}
+
+/// Checks the signatures of lines that are events: many together, until one of them is wrong.
+fn check_signatures(verifier: &mut Verifier, lines: &mut [&mut (Line, u64)]) {
+    let mut all_right = true;
+    for lines in lines.chunks_mut(TOGETHER_MAX) {
+        let mut seed = [0; 32];
+        let together = all_right && getrandom::fill(&mut seed).is_ok();
+        let events = lines.iter().filter_map(|line| event(line));
+        let verdicts = if together {
+            verifier.verify_together(events, &seed)
+        } else {
+            events.map(|event| verifier.verify(event).is_ok()).collect()
+        };
+        let mut verdicts = verdicts.into_iter();
+        for (line, number) in lines.iter_mut().map(|line| &mut **line) {
+            if verdicts.next() != Some(true) {
+                all_right = false;
+                *line = Line::Invalid(*number, Fault::Event(EventError::WrongSignature));
+            }
         }
     }
 }

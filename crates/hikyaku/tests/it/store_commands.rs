@@ -132,6 +132,25 @@ fn every_line_of_an_import_is_counted_once() {
 }
 
 #[test]
+fn forged_lines_among_hundreds_are_named() {
+    let place = Place::new();
+    let alice = Author::new(1);
+    let mut input = lines(&notes(700));
+    let forged = EventBuilder::new(1).content("forged");
+    let sig = EventBuilder::new(1).content("another").sign(&alice).sig();
+    let forged = forged.json(forged.sign(&alice).id(), alice.pubkey(), sig);
+    input.extend_from_slice(&forged);
+    input.push(b'\n');
+    input.extend_from_slice(&forged);
+    let report = place.run_with(&["import", "--json", "-"], &input).json();
+    assert_eq!(report["stored"], 700, "{report}");
+    assert_eq!(report["invalid"]["wrong_signature"], 2, "{report}");
+    let bad = report["first_invalid"].as_array().unwrap();
+    assert_eq!(bad[0]["line"], 701, "{report}");
+    assert_eq!(bad[1]["line"], 702, "{report}");
+}
+
+#[test]
 fn a_strict_import_stops_at_the_first_bad_line() {
     both_ways(|place| {
         let events = notes(3);

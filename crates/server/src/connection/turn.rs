@@ -64,7 +64,11 @@ impl Connection {
             inner: RefCell::new(Inner {
                 state: State::new(
                     id,
-                    Publisher { client, who },
+                    Publisher {
+                        client,
+                        who,
+                        is_suspect: Rc::default(),
+                    },
                     session,
                     message_bytes_max,
                     worker.now(),

@@ -16,7 +16,7 @@ pub(crate) fn first_tries(
     data: &Path,
     config: &PolicyConfig,
 ) -> Result<Option<Arc<dyn Table>>, Failure> {
-    if config.account_age.is_zero() {
+    if config.account_age.is_none() {
         return Ok(None);
     }
     let disk: Disk = Arc::new(RealDisk);

@@ -70,10 +70,10 @@ impl Place {
             let trust = TrustWeb::new(&config.trust_roots, config.trust_depth);
             community.trust = Some(trust);
         }
-        if !config.account_age.is_zero() {
+        if let Some(age) = config.account_age {
             let table = self.first_tries.clone();
             let table = table.ok_or("an age of accounts needs a table of first tries")?;
-            community.ages = Some(Ages::new(table, config.account_age));
+            community.ages = Some(Ages::new(table, age));
         }
         Ok(community)
     }

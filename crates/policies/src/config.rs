@@ -38,7 +38,7 @@ pub struct PolicyConfig {
     /// How many steps from them: 1 is whom they follow. At most 4.
     pub trust_depth: u32,
     /// How long ago a key must have tried to write for the first time. Needs a table.
-    pub account_age: Duration,
+    pub account_age: Option<Duration>,
     /// The command of a write-policy plugin of strfry's kind.
     pub script: Option<String>,
     /// How long the plugin may take for one event.
@@ -64,7 +64,7 @@ impl Default for PolicyConfig {
             members_read: false,
             trust_roots: Vec::new(),
             trust_depth: 2,
-            account_age: Duration::ZERO,
+            account_age: None,
             script: None,
             script_timeout: Duration::from_secs(5),
             script_failure: ScriptFailure::Refuse,

@@ -427,7 +427,8 @@ pub(super) static KEYS: &[Key] = &[
     key!(
         "policy.account_age_seconds",
         policies.account_age,
-        "How long ago a key must have tried to write for the first time."
+        "How long ago a key must have tried to write for the first time. Unset, it is not asked.",
+        "3600"
     ),
     key!(
         "policy.script",

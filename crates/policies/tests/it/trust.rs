@@ -106,7 +106,7 @@ async fn the_web_follows_what_is_published() {
 #[tokio::test]
 async fn a_new_account_waits() {
     let mut config = PolicyConfig {
-        account_age: Duration::from_secs(3600),
+        account_age: Some(Duration::from_secs(3600)),
         ..PolicyConfig::default()
     };
     let mut relay = Relay::with(config.clone()).await;
@@ -118,7 +118,7 @@ async fn a_new_account_waits() {
             "{reason}"
         );
     }
-    config.account_age = Duration::from_secs(1);
+    config.account_age = Some(Duration::from_secs(1));
     let mut relay = Relay::with(config).await;
     let mut tries = 0;
     while !relay.publish(&event(1, 1, &tries.to_string())).await.0 {

@@ -5,7 +5,11 @@
 //! signs twice, and each key's point has to be found. `known strangers`: no two of a batch are by one
 //! author, and the points are known. `one bad`, `all bad`: which of a batch they are has to be found.
 
-#![allow(clippy::unwrap_used, reason = "a measurement, not a product")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a measurement, not a product"
+)]
 
 use std::time::Duration;
 

@@ -28,8 +28,11 @@ pub struct BatchVerifier {
     /// A hash that has taken the tag of challenges.
     challenge: Sha256,
     /// Each key has one place, given by its bytes; a later one takes it over.
-    keys: Box<[Option<([u8; 32], Affine)>]>,
+    keys: Box<[Option<Known>]>,
 }
+
+/// An author's key, and its point.
+type Known = ([u8; 32], Affine);
 
 impl BatchVerifier {
     /// Fewer signatures than this cost less one by one.

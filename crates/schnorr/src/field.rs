@@ -365,7 +365,7 @@ mod tests {
                 let square = (value(x).modpow(&3u8.into(), &p()) + 7u8) % p();
                 let is_square = square.modpow(&((p() - 1u8) >> 1), &p()) == BigUint::from(1u8);
                 prop_assert_eq!(y.is_some(), is_square);
-                prop_assert_eq!(y.map(|y| y.to_words()), ordinates(&[*x])[0].map(|y| y.to_words()));
+                prop_assert_eq!(y.map(super::Field::to_words), ordinates(&[*x])[0].map(super::Field::to_words));
                 if let Some(y) = y {
                     prop_assert_eq!(value(&y).modpow(&2u8.into(), &p()), square);
                     prop_assert!(!y.is_odd());

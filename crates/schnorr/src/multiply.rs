@@ -33,7 +33,7 @@ pub(crate) struct Sums {
     points: Vec<Affine>,
     runs: Vec<u32>,
     /// What becomes of them in a round.
-    sums: Vec<Affine>,
+    added: Vec<Affine>,
     /// The buckets of all windows.
     buckets: Vec<Affine>,
     /// Where the next point of a bucket belongs.
@@ -145,24 +145,24 @@ impl Sums {
     /// Adds the points of each run in pairs.
     fn halve_runs(&mut self) {
         let (mut from, mut to) = (0, 0);
-        self.sums.clear();
-        self.sums.resize(self.points.len(), Affine::INFINITE);
+        self.added.clear();
+        self.added.resize(self.points.len(), Affine::INFINITE);
         for run in &mut self.runs {
             for _ in 0..*run / 2 {
-                self.rounds.add(&self.points, from, to, &mut self.sums);
+                self.rounds.add(&self.points, from, to, &mut self.added);
                 from += 2;
                 to += 1;
             }
             if *run % 2 == 1 {
-                self.sums[to] = self.points[from];
+                self.added[to] = self.points[from];
                 from += 1;
                 to += 1;
             }
             *run = run.div_ceil(2);
         }
-        self.rounds.finish(&self.points, &mut self.sums);
-        self.sums.truncate(to);
-        std::mem::swap(&mut self.points, &mut self.sums);
+        self.rounds.finish(&self.points, &mut self.added);
+        self.added.truncate(to);
+        std::mem::swap(&mut self.points, &mut self.added);
     }
 
     /// Makes of the 2^`levels` buckets of each window, whose weights are 1, 2, 3, ..., the sums of
@@ -174,8 +174,8 @@ impl Sums {
         for level in 0..levels {
             let size = 1 << (levels - level);
             let window = (level + 1) * size;
-            self.sums.clear();
-            self.sums.resize(
+            self.added.clear();
+            self.added.resize(
                 self.buckets.len() / window * (level + 2) * size / 2,
                 Affine::INFINITE,
             );
@@ -183,20 +183,20 @@ impl Sums {
             for from in (0..self.buckets.len()).step_by(window) {
                 for pair in (0..level * size).step_by(2) {
                     self.rounds
-                        .add(&self.buckets, from + pair, to, &mut self.sums);
+                        .add(&self.buckets, from + pair, to, &mut self.added);
                     to += 1;
                 }
                 for pair in (level * size..window).step_by(2) {
-                    self.sums[to] = self.buckets[from + pair + 1];
+                    self.added[to] = self.buckets[from + pair + 1];
                     let joined = to + size / 2;
                     self.rounds
-                        .add(&self.buckets, from + pair, joined, &mut self.sums);
+                        .add(&self.buckets, from + pair, joined, &mut self.added);
                     to += 1;
                 }
                 to += size / 2;
             }
-            self.rounds.finish(&self.buckets, &mut self.sums);
-            std::mem::swap(&mut self.buckets, &mut self.sums);
+            self.rounds.finish(&self.buckets, &mut self.added);
+            std::mem::swap(&mut self.buckets, &mut self.added);
         }
     }
 }

@@ -6,6 +6,13 @@
 //! turn, over 8 connections that stay. The pool and the two ways of one bare connection use the same
 //! driver beside `Worker::postgres`.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::unnecessary_wraps,
+    reason = "a program to run by hand: a broken assumption shall panic"
+)]
+
 use std::{
     cell::{Cell, RefCell},
     collections::HashMap,

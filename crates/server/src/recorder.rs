@@ -4,7 +4,6 @@
 //! keep up, what it misses is dropped and counted: these are figures, not the events themselves.
 
 use std::{
-    collections::HashMap,
     io,
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,6 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 use hikyaku_event::{Event, Kind, PublicKey};
 use hikyaku_members::{AddressFamily, MemberNumber, Members, MembersError, Sighting};
 use hikyaku_tables::Stamp;
@@ -24,9 +25,10 @@ use crate::clock::{unix_now, unix_now_us};
 const BATCHES_MAX: usize = 4_096;
 /// How long the thread lets more batches come before it takes them: waking it for each one would cost
 /// the worker and the machine more than what is in it.
-const LINGER: Duration = Duration::from_millis(20);
-/// How long counts are gathered before they are written.
-const GATHERING: Duration = Duration::from_secs(1);
+const LINGER: Duration = Duration::from_millis(50);
+/// How long counts are gathered before they are written. Who writes much is counted once in this time;
+/// a crash forgets what was counted in it.
+const GATHERING: Duration = Duration::from_secs(5);
 /// How many counts are gathered at most.
 const COUNTS_MAX: usize = 8_192;
 /// Of how many keys the recorder knows at most what it has just taken down.
@@ -116,10 +118,10 @@ struct Known {
 /// The recorder's side.
 struct Writer<'a> {
     members: &'a Members,
-    counts: HashMap<(MemberNumber, Kind), i64>,
+    counts: HashMap<(MemberNumber, Kind), i64, RandomState>,
     /// Who was here a moment ago: who writes much is looked up once, and taken down once a second.
     /// Only this thread forgets members, so a number stands as long as it is in here.
-    known: HashMap<PublicKey, Known>,
+    known: HashMap<PublicKey, Known, RandomState>,
     /// When the oldest of the counts is to be written.
     due: Option<Instant>,
 }
@@ -128,8 +130,8 @@ impl<'a> Writer<'a> {
     fn new(members: &'a Members) -> Self {
         Self {
             members,
-            counts: HashMap::new(),
-            known: HashMap::new(),
+            counts: HashMap::default(),
+            known: HashMap::default(),
             due: None,
         }
     }

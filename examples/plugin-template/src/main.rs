@@ -1,5 +1,5 @@
 //! A relay with the plugin, on the embedded store in `./data`. `cargo run -p hikyaku-plugin-template`
-//! serves at ws://127.0.0.1:7777; `... -- explain` carries a command out.
+//! serves at <ws://127.0.0.1:7777>; `... -- explain` carries a command out.
 
 use std::{process::ExitCode, sync::Arc};
 

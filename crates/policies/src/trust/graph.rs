@@ -203,7 +203,7 @@ mod tests {
     fn walked(lists: &Lists, depth: usize) -> BTreeSet<u8> {
         let mut found = BTreeSet::from([0]);
         for _ in 0..depth {
-            let next = found.iter().flat_map(|key| lists.get(key)).flatten();
+            let next = found.iter().filter_map(|key| lists.get(key)).flatten();
             let next: Vec<_> = next.copied().collect();
             found.extend(next);
         }

@@ -106,7 +106,7 @@ async fn the_web_follows_what_is_published() {
 #[tokio::test]
 async fn a_new_account_waits() {
     let mut config = PolicyConfig {
-        account_age: Some(Duration::from_secs(3600)),
+        account_age: Some(Duration::from_hours(1)),
         ..PolicyConfig::default()
     };
     let mut relay = Relay::with(config.clone()).await;

@@ -38,7 +38,7 @@ fn a_node_with_a_shared_task() {
             let pid = i64::from(std::process::id());
             let noted = p.db.execute("insert into begun values ($1)", &[&pid]).await;
             noted.unwrap();
-            std::future::pending().await
+            std::future::pending::<()>().await;
         });
     server.bind().unwrap().run(std::future::pending()).unwrap();
 }
@@ -65,7 +65,7 @@ impl Drop for Node {
 
 /// Waits until a query of one number has it.
 fn wait_for(cluster: &Cluster, sql: &str, expected: &str) {
-    let give_up = Instant::now() + Duration::from_secs(60);
+    let give_up = Instant::now() + Duration::from_mins(1);
     while cluster.sql(sql) != expected {
         assert!(Instant::now() < give_up, "{sql}: {}", cluster.sql(sql));
     }

@@ -50,7 +50,10 @@ async fn nap(p: &Things, request: Request) -> Result<String, Problem> {
 async fn table(p: &Things, request: Request) -> Result<String, Problem> {
     let sql = format!("select * from {}", request.param::<String>("name")?);
     let rows = p.db.query(&sql, &[]).await?;
-    Ok(rows.first().map_or(0, |row| row.len()).to_string())
+    Ok(rows
+        .first()
+        .map_or(0, hikyaku_server::postgres::Row::len)
+        .to_string())
 }
 
 /// Asks for the divisors of several numbers at once.

@@ -3,7 +3,7 @@
 //! `public-api.txt` beside each crate lists its public items as its sources have them.
 //! `HIKYAKU_UPDATE=1 cargo test -p hikyaku-server --test it public_api` writes it anew.
 
-use std::{fs, path::Path};
+use std::{fmt::Write, fs, path::Path};
 
 /// Returns a crate's public items, by file: signatures, variants and fields, without their bodies.
 fn listing(folder: &Path) -> String {
@@ -26,7 +26,7 @@ fn listing(folder: &Path) -> String {
         let items = items(source.split("#[cfg(test)]\nmod ").next().unwrap());
         if !items.is_empty() {
             let name = path.strip_prefix(folder).unwrap().display();
-            text += &format!("{name}\n{items}\n");
+            writeln!(text, "{name}\n{items}").unwrap();
         }
     }
     text
@@ -64,7 +64,7 @@ fn items(source: &str) -> String {
             item += next.trim();
             last = next;
         }
-        text += &format!("    {}\n", item.trim_end_matches(['{', ' ']));
+        writeln!(text, "    {}", item.trim_end_matches(['{', ' '])).unwrap();
     }
     text
 }

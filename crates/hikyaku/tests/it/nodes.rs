@@ -233,10 +233,10 @@ fn subscribers_of_all_nodes_get_everything_once_whatever_is_killed() {
     for subscriber in stayed {
         assert_eq!(subscriber.until(&lasts[1]), stored);
     }
-    assert_eq!(
-        new.until(&lasts[1]),
-        lasts.each_ref().map(|last| last.id().to_hex())
-    );
+    // What reached its node behind its subscription, and that once: perhaps more than the last two.
+    let seen = new.until(&lasts[1]);
+    assert!(seen.len() >= lasts.len());
+    assert!(stored.ends_with(&seen.iter().map(String::as_str).collect::<Vec<_>>()));
 
     // Ephemeral events of one node keep their order, and come once: a double would come before the last.
     let fleeting = |author: u64| -> Vec<Event> {

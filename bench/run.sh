@@ -106,13 +106,17 @@ stored() {
 }
 
 # khatru looks at every stored deletion for each event it gets, so that a corpus with deletions would
-# flatter us: both get it without. Of replaceable events that arrive together it may keep two.
+# flatter us: both get it without. Of replaceable events that arrive together it may keep two, events
+# with two of the tags asked for come twice, and a hashtag's beginning is answered like the hashtag.
 publish() {
   build_khatru
   serve 17777 "$(empty publish)"
   serve_khatru 17778 "$(empty publish-khatru)"
   $bench relay ws://127.0.0.1:17777 --vs ws://127.0.0.1:17778 --phases publish \
-    --without-kind 5 --free-ties --one-by-one --events 5000 --operations 10000 --durability "$ours" \
+    --without-kind 5 --free-ties --one-by-one \
+    --without-shape 'engagement of 70 notes' \
+    --without-shape 'hashtag' \
+    --events 5000 --operations 10000 --durability "$ours" \
     --vs-durability "in memory; Badger syncs later" --json "$results/publish.json"
   finish
 }

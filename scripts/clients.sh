@@ -35,33 +35,27 @@ finish() {
 }
 trap finish EXIT
 
-free_port() {
-  node -e 'const s = require("net").createServer().listen(0, "127.0.0.1", () => {
-    console.log(s.address().port); s.close() })'
-}
-
-# ready PORT LOG: waits until the server started last says that it is ready.
-ready() {
-  until grep -q "127.0.0.1:$1" "$2"; do
+# listens LOG: waits until the server started last says where it listens, and prints that.
+listens() {
+  until grep -qE '127\.0\.0\.1:[0-9]+' "$1"; do
     kill -0 "${started[-1]}" 2>/dev/null || { echo "The server did not start." >&2; exit 1; }
     sleep 0.1
   done
+  grep -oE '127\.0\.0\.1:[0-9]+' "$1" | head -n 1
 }
 
 if [ -z "${RELAY_URL:-}" ]; then
-  port=$(free_port)
-  target/debug/hikyaku serve --data "$data/store" --listen "127.0.0.1:$port" 2>"$data/relay.log" &
+  target/debug/hikyaku serve --data "$data/store" --listen 127.0.0.1:0 2>"$data/relay.log" &
   started+=($!)
-  ready "$port" "$data/relay.log"
-  export RELAY_URL=ws://127.0.0.1:$port
+  address=$(listens "$data/relay.log")
+  export RELAY_URL=ws://$address
 fi
 if [ -z "${TABLES_ADDRESS:-}" ]; then
-  port=$(free_port)
-  target/debug/hikyaku tables serve --folder "$data/tables" --listen "127.0.0.1:$port" \
+  target/debug/hikyaku tables serve --folder "$data/tables" --listen 127.0.0.1:0 \
     --open 'cache=*' --open 'seen=seen.fixed?width=16' 2>"$data/tables.log" &
   started+=($!)
-  ready "$port" "$data/tables.log"
-  export TABLES_ADDRESS=127.0.0.1:$port
+  TABLES_ADDRESS=$(listens "$data/tables.log")
+  export TABLES_ADDRESS
 fi
 
 failed=0

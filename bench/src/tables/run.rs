@@ -439,6 +439,7 @@ mod tests {
     use std::{
         net::TcpListener,
         process::{Child, Command, Stdio},
+        sync::atomic::{AtomicU32, Ordering},
         thread,
         time::Instant,
     };
@@ -465,11 +466,13 @@ mod tests {
 
     /// Starts a server of Debian on a free port, if it is installed.
     fn start(program: &str, arguments: &[&str]) -> Option<Server> {
-        let port = TcpListener::bind("127.0.0.1:0")
-            .unwrap()
-            .local_addr()
-            .unwrap()
-            .port();
+        // Below those that the system hands out by itself: nobody else is given it meanwhile.
+        static GIVEN: AtomicU32 = AtomicU32::new(0);
+        let port = (0..1000)
+            .map(|_| std::process::id() + GIVEN.fetch_add(1, Ordering::Relaxed))
+            .map(|number| u16::try_from(10_000 + number % 20_000).unwrap())
+            .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+            .unwrap();
         let mut command = Command::new(program);
         for argument in arguments {
             command.arg(argument.replace("PORT", &port.to_string()));

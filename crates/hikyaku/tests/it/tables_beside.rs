@@ -2,19 +2,15 @@
 
 use std::{
     io::{BufRead, BufReader, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
 };
+
+use hikyaku_postgres::testing::free_port;
 
 use crate::{
     program::{Place, Relay},
     websocket::Client,
 };
-
-/// Returns a port that nobody has.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
 
 /// Sends one command of memcached's text protocol; returns the first line of the answer.
 fn ask(stream: &mut BufReader<TcpStream>, command: &str) -> String {

@@ -272,7 +272,19 @@ pub(super) fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
+/// Returns a port of 127.0.0.1 that nobody has, below those that the system hands out by itself:
+/// nobody who asks for any port, or connects, is given it before the server starts, or while it
+/// restarts.
+///
+/// # Panics
+/// If every port is taken.
+pub fn free_port() -> u16 {
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Processes that run side by side begin far from one another.
+    let first = std::process::id().wrapping_mul(97);
+    (0..20_000)
+        .map(|_| first.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)))
+        .map(|number| u16::try_from(10_000 + number % 20_000).unwrap())
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a port is free")
 }

@@ -10,5 +10,5 @@
 mod cluster;
 mod small_disk;
 
-pub use cluster::{Cluster, shared};
+pub use cluster::{Cluster, free_port, shared};
 pub use small_disk::SmallDisk;

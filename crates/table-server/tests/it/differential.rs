@@ -2,8 +2,10 @@
 
 use std::{
     collections::HashMap,
+    fs::Permissions,
     io::{BufRead, BufReader, Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
@@ -24,24 +26,36 @@ struct Memcached {
 
 impl Memcached {
     fn start() -> Self {
-        let free = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = free.local_addr().unwrap().port();
-        drop(free);
+        let place = tempfile::tempdir().unwrap();
+        // memcached writes it as another user, if it is started as root.
+        std::fs::set_permissions(place.path(), Permissions::from_mode(0o777)).unwrap();
+        // It chooses a free port itself and tells it: a port chosen for it could be another
+        // server's by then.
+        let told = place.path().join("port");
         let child = Command::new("memcached")
             .args(["-l", "127.0.0.1", "-U", "0", "-u", "nobody", "-t", "1"])
-            .args(["-p", &port.to_string()])
+            .args(["-p", "-1"])
+            .env("MEMCACHED_PORT_FILENAME", &told)
             .stdout(Stdio::null())
             .spawn()
             .expect("memcached is installed: scripts/prerequisites.sh memcached:memcached");
         let started = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        loop {
+            // A line, with its end: "TCP INET: 12345".
+            let line = std::fs::read_to_string(&told).unwrap_or_default();
+            if let Some(port) = line
+                .strip_suffix('\n')
+                .and_then(|line| line.rsplit(' ').next())
+            {
+                let port = port.parse().unwrap();
+                return Self { child, port };
+            }
             assert!(
                 started.elapsed() < Duration::from_secs(30),
                 "memcached does not start"
             );
             std::thread::yield_now();
         }
-        Self { child, port }
     }
 }
 

@@ -16,7 +16,12 @@ const NOT_SINCE: &str = "since must be a whole number of seconds, written in dig
 const NOT_UNTIL: &str = "until must be a whole number of seconds, written in digits only";
 const NOT_LIMIT: &str = "limit must be a whole number from 0 up, written in digits only";
 const NOT_A_NAME: &str = "a tag's name has at most 64 bytes, and no control characters";
+const TOO_MANY_NAMES: &str = "a filter asks for at most 128 names of tags";
 const NOT_VALUES: &str = "tag values must be an array of strings";
+
+/// Names of tags in one filter: the letters, and as many words as anybody would ask for at once. Each
+/// one is compared with those before it.
+const NAMES_MAX: usize = 128;
 
 /// Why JSON is not an acceptable filter. The text is fit for a client, after `invalid: `.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -131,6 +136,12 @@ fn scan_member(scanner: &mut Scanner<'_>, filter: &mut Filter) -> Result<(), Fau
                 problem: NOT_A_NAME,
                 at: key_at,
             })?;
+            if filter.tags.len() == NAMES_MAX {
+                return Err(Fault {
+                    problem: TOO_MANY_NAMES,
+                    at: key_at,
+                });
+            }
             let values = scan_set(scanner, NOT_VALUES, scan_value)?;
             let before = filter.tags.iter().any(|condition| condition.name == name);
             filter.tags.push(TagCondition { name, values });

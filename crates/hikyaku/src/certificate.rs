@@ -9,7 +9,6 @@ use std::{
 };
 
 use hikyaku_server::Tls;
-use hikyaku_vfs::{RealDisk, Vfs};
 
 use crate::failure::{Failure, chain};
 
@@ -102,17 +101,9 @@ fn usage(text: &str) -> Failure {
 }
 
 fn read_both(paths: &(PathBuf, PathBuf)) -> Result<(Vec<u8>, Vec<u8>), String> {
-    let read = |path: &Path| read(path).map_err(|error| format!("{}: {error}", path.display()));
+    let read = |path: &Path| {
+        let read = hikyaku_vfs::read_file(path, FILE_BYTES_MAX);
+        read.map_err(|error| format!("{}: {error}", path.display()))
+    };
     Ok((read(&paths.0)?, read(&paths.1)?))
-}
-
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let file = RealDisk.open(path)?;
-    let length = file.len()?;
-    if length > FILE_BYTES_MAX {
-        return Err(io::Error::other("too large for a certificate or key"));
-    }
-    let mut bytes = vec![0; usize::try_from(length).map_err(io::Error::other)?];
-    file.read_exact_at(&mut bytes, 0)?;
-    Ok(bytes)
 }

@@ -45,7 +45,7 @@ pub struct LiveIndex {
     /// need not be looked up.
     tag_filters: [u32; 128],
     /// The same of longer names.
-    word_filters: HashMap<TagName, u32, FixedState>,
+    word_filters: HashMap<String, u32, FixedState>,
     /// The number of the event being matched: a listener that has it was found already.
     round: u64,
     /// The terms of the event being matched.
@@ -293,10 +293,11 @@ impl LiveIndex {
     /// Collects the terms of a tag with a longer name, if a filter asks for such tags.
     fn word_terms(&self, tag: Tag<'_>, kind: Kind, push: &mut impl FnMut(Term<'_>)) {
         let name = tag.name();
-        let name = TagName::new(&name).filter(|name| self.word_filters.contains_key(name));
-        if let Some((name, value)) = name.zip(tag.value()) {
-            push(Term::tag(&name, &value, None));
-            push(Term::tag(&name, &value, Some(kind)));
+        if self.word_filters.contains_key(&*name)
+            && let Some(value) = tag.value()
+        {
+            push(Term::Word(&name, &value, None));
+            push(Term::Word(&name, &value, Some(kind)));
         }
     }
 
@@ -314,8 +315,12 @@ impl LiveIndex {
                     .into_iter()
                     .for_each(&change);
             } else {
-                change(self.word_filters.entry(tag.name.clone()).or_default());
-                self.word_filters.retain(|_, count| *count > 0);
+                let name = self.word_filters.entry_ref(tag.name.as_str());
+                let mut count = name.or_default_entry();
+                change(count.get_mut());
+                if *count.get() == 0 {
+                    count.remove();
+                }
             }
         }
     }

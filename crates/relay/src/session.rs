@@ -403,7 +403,8 @@ fn malformed(id: Option<&str>, error: &EventError) -> Message {
 }
 
 fn value_count(filter: &Filter) -> usize {
-    let tags: usize = filter.tags.iter().map(|tag| tag.values.len()).sum();
+    // A condition without values costs something, too.
+    let tags: usize = filter.tags.iter().map(|tag| tag.values.len().max(1)).sum();
     filter.ids.as_ref().map_or(0, Vec::len)
         + filter.authors.as_ref().map_or(0, Vec::len)
         + filter.kinds.as_ref().map_or(0, Vec::len)

@@ -51,7 +51,7 @@ impl Sums {
         self.of_width(terms, width(terms.len()))
     }
 
-    /// The same, with digits of so many bits (2 to 15).
+    /// The same, with digits of so many bits (2 to 14).
     pub(crate) fn of_width(&mut self, terms: &[(Affine, Half)], bits: usize) -> Jacobian {
         // One bit more than the numbers have: the last digit's sign.
         let windows = 128 / bits + 1;

@@ -105,30 +105,23 @@ fn flip(bytes: &mut [u8], at: u8, value: u8) {
     }
 }
 
-/// p and n, highest byte first.
-const P: [u8; 32] = of_words([u64::MAX, u64::MAX, u64::MAX, 0xFFFF_FFFE_FFFF_FC2F]);
-const N: [u8; 32] = of_words([
+/// p and n, highest word first.
+const P: [u64; 4] = [u64::MAX, u64::MAX, u64::MAX, 0xFFFF_FFFE_FFFF_FC2F];
+const N: [u64; 4] = [
     u64::MAX,
     u64::MAX - 1,
     0xBAAE_DCE6_AF48_A03B,
     0xBFD2_5E8C_D036_4141,
-]);
-
-#[allow(clippy::indexing_slicing, reason = "when compiled")]
-const fn of_words(words: [u64; 4]) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    let mut at = 0;
-    while at < 32 {
-        bytes[at] = words[at / 8].to_be_bytes()[at % 8];
-        at += 1;
-    }
-    bytes
-}
+];
 
 /// Returns the number a little above or below, without carries.
-fn near(mut number: [u8; 32], by: u8) -> [u8; 32] {
-    if let Some(last) = number.last_mut() {
+fn near(words: [u64; 4], by: u8) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    for (place, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+        *place = word.to_be_bytes();
+    }
+    if let Some(last) = bytes.last_mut() {
         *last = last.wrapping_add(by);
     }
-    number
+    bytes
 }

@@ -7,7 +7,7 @@ use std::{
     io,
     sync::{
         Arc, Mutex, PoisonError,
-        mpsc::{self, Receiver, RecvTimeoutError, SyncSender},
+        mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError},
     },
     thread::{self, JoinHandle},
     time::{Duration, Instant},
@@ -71,6 +71,8 @@ impl Observation {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     batches: SyncSender<Vec<Observation>>,
+    /// Who vanished in batches that were dropped: that is no figure, and is not forgotten.
+    vanished: Arc<Mutex<Vec<PublicKey>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -78,18 +80,35 @@ impl Recorder {
     /// Starts the thread. It ends, with everything written, when told to [stop](Self::stop).
     pub(crate) fn start(members: Arc<Members>) -> io::Result<Self> {
         let (batches, waiting) = mpsc::sync_channel(BATCHES_MAX);
+        let vanished = Arc::<Mutex<Vec<PublicKey>>>::default();
+        let left_over = Arc::clone(&vanished);
         let thread = thread::Builder::new()
             .name("recorder".into())
-            .spawn(move || Writer::new(&members).run(&waiting))?;
+            .spawn(move || Writer::new(&members).run(&waiting, &left_over))?;
         Ok(Self {
             batches,
+            vanished,
             thread: Mutex::new(Some(thread)),
         })
     }
 
     /// Hands over a batch; never waits. False if it was dropped.
     pub(crate) fn record(&self, batch: Vec<Observation>) -> bool {
-        batch.is_empty() || self.batches.try_send(batch).is_ok()
+        if batch.is_empty() {
+            return true;
+        }
+        let Err(TrySendError::Full(dropped) | TrySendError::Disconnected(dropped)) =
+            self.batches.try_send(batch)
+        else {
+            return true;
+        };
+        let gone = dropped.iter().filter_map(|observation| match observation {
+            Observation::Vanished(key) => Some(*key),
+            _ => None,
+        });
+        let mut vanished = self.vanished.lock().unwrap_or_else(PoisonError::into_inner);
+        vanished.extend(gone);
+        false
     }
 
     /// Waits until everything is written.
@@ -136,7 +155,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn run(mut self, batches: &Receiver<Vec<Observation>>) {
+    fn run(mut self, batches: &Receiver<Vec<Observation>>, vanished: &Mutex<Vec<PublicKey>>) {
         loop {
             let received = match self.due {
                 None => batches.recv().map_err(|_| RecvTimeoutError::Disconnected),
@@ -149,7 +168,10 @@ impl<'a> Writer<'a> {
                     }
                     self.take(&batch);
                     thread::sleep(LINGER);
-                    if !self.take_waiting(batches) {
+                    let goes_on = self.take_waiting(batches);
+                    // Behind what waited: what was seen of them before must not bring them back.
+                    self.take_vanished(vanished);
+                    if !goes_on {
                         break;
                     }
                 }
@@ -157,7 +179,15 @@ impl<'a> Writer<'a> {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
+        self.take_vanished(vanished);
         self.write_counts();
+    }
+
+    fn take_vanished(&mut self, vanished: &Mutex<Vec<PublicKey>>) {
+        let vanished =
+            std::mem::take(&mut *vanished.lock().unwrap_or_else(PoisonError::into_inner));
+        let vanished: Vec<_> = vanished.into_iter().map(Observation::Vanished).collect();
+        self.take(&vanished);
     }
 
     /// Takes what waits; false if no more will come.
@@ -283,4 +313,66 @@ pub(crate) fn seen_today(members: &Members) -> u64 {
         .seen_on_day_of(unix_now())
         .inspect_err(|error| tracing::warn!(%error, "today's members not known"))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_event::testing::Author;
+    use hikyaku_members::{FootprintLimits, MemberTables};
+    use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
+
+    use super::*;
+
+    fn members() -> Members {
+        let table =
+            || -> Arc<dyn Table> { Arc::new(MemoryTable::new(MemoryOptions::default(), None)) };
+        let tables = MemberTables::find(|_| Some(table())).unwrap();
+        Members::open(tables, FootprintLimits::default(), 7).unwrap()
+    }
+
+    fn accepted(author: PublicKey) -> Observation {
+        Observation::Accepted {
+            author,
+            kind: Kind(1),
+            created_at: unix_now(),
+            family: AddressFamily::V4,
+        }
+    }
+
+    #[test]
+    fn who_comes_back_after_vanishing_is_a_new_member() {
+        let members = members();
+        let mut writer = Writer::new(&members);
+        let key = Author::new(1).pubkey();
+        writer.take(&[accepted(key), accepted(key)]);
+        let before = members.number(&key).unwrap();
+        writer.take(&[Observation::Vanished(key)]);
+        assert_eq!(members.number(&key), None);
+        writer.take(&[accepted(key)]);
+        let after = members.number(&key).unwrap();
+        assert_ne!(after, before);
+        writer.write_counts();
+        assert_eq!(members.counts(before).unwrap(), []);
+        assert_eq!(members.counts(after).unwrap(), [(Kind(1), 1)]);
+        assert!(members.get(after).unwrap().unwrap().seen.is_some());
+    }
+
+    #[test]
+    fn a_vanishing_is_not_dropped_with_the_figures() {
+        let members = Arc::new(members());
+        let key = Author::new(1).pubkey();
+        members.enrol(&key, stamp()).unwrap();
+        let (batches, waiting) = mpsc::sync_channel(1);
+        let recorder = Recorder {
+            batches,
+            vanished: Arc::default(),
+            thread: Mutex::default(),
+        };
+        assert!(recorder.record(vec![accepted(key)]));
+        assert!(!recorder.record(vec![accepted(key), Observation::Vanished(key)]));
+        let vanished = Arc::clone(&recorder.vanished);
+        drop(recorder);
+        Writer::new(&members).run(&waiting, &vanished);
+        assert_eq!(members.len(), 0);
+    }
 }

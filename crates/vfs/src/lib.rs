@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 
 pub use mapping::{MappedFile, Window};
-pub use real::RealDisk;
+pub use real::{RealDisk, read_file};
 pub use simulated::{Call, Fault, SimulatedDisk};
 
 /// A shared handle to a disk.

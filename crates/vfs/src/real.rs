@@ -1,7 +1,8 @@
 //! The disk that the operating system gives us.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, Read},
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
@@ -93,6 +94,20 @@ impl Vfs for RealDisk {
         file.try_lock()?;
         Ok(Box::new(RealLock(file)))
     }
+}
+
+/// Reads a whole file of the operator's, that need not be ours to write.
+///
+/// # Errors
+/// As opening and reading do, and if it has more bytes than that.
+pub fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(bytes_max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > bytes_max {
+        return Err(io::Error::other(format!("more than {bytes_max} bytes")));
+    }
+    Ok(bytes)
 }
 
 fn options() -> fs::OpenOptions {

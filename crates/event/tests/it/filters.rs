@@ -25,6 +25,19 @@ fn event() -> Event {
 }
 
 #[test]
+fn a_filter_asks_for_so_many_names_at_most() {
+    let named = |names: usize| {
+        let members: Vec<_> = (0..names).map(|name| format!("\"#n{name}\":[]")).collect();
+        format!("{{{}}}", members.join(","))
+    };
+    assert_eq!(parse(&named(128)).tags.len(), 128);
+    let error = Filter::parse(named(129).as_bytes()).unwrap_err();
+    assert!(error.to_string().contains("at most 128 names"), "{error}");
+    // And is not looked at further.
+    Filter::parse(named(100_000).as_bytes()).unwrap_err();
+}
+
+#[test]
 fn conditions_are_an_and_of_ors() {
     let event = event();
     let (id, key) = (event.id().to_hex(), event.pubkey().to_hex());

@@ -135,19 +135,26 @@ fn every_line_of_an_import_is_counted_once() {
 fn forged_lines_among_hundreds_are_named() {
     let place = Place::new();
     let alice = Author::new(1);
-    let mut input = lines(&notes(700));
+    let notes = notes(1_500);
+    // Some are there already, and are not looked at again.
+    place.run_with(&["import"], &lines(&notes[..100])).ok();
     let forged = EventBuilder::new(1).content("forged");
     let sig = EventBuilder::new(1).content("another").sign(&alice).sig();
-    let forged = forged.json(forged.sign(&alice).id(), alice.pubkey(), sig);
-    input.extend_from_slice(&forged);
-    input.push(b'\n');
-    input.extend_from_slice(&forged);
+    let mut forged = forged.json(forged.sign(&alice).id(), alice.pubkey(), sig);
+    forged.push(b'\n');
+    // In the first of the groups that are checked together, in a later one, and at the end.
+    let parts = [&notes[..104], &notes[104..700], &notes[700..]];
+    let input: Vec<u8> = parts
+        .iter()
+        .flat_map(|part| [lines(part), forged.clone()].concat())
+        .collect();
     let report = place.run_with(&["import", "--json", "-"], &input).json();
-    assert_eq!(report["stored"], 700, "{report}");
-    assert_eq!(report["invalid"]["wrong_signature"], 2, "{report}");
+    assert_eq!(report["stored"], 1_400, "{report}");
+    assert_eq!(report["duplicates"], 100, "{report}");
+    assert_eq!(report["invalid"]["wrong_signature"], 3, "{report}");
     let bad = report["first_invalid"].as_array().unwrap();
-    assert_eq!(bad[0]["line"], 701, "{report}");
-    assert_eq!(bad[1]["line"], 702, "{report}");
+    let bad: Vec<_> = bad.iter().map(|bad| bad["line"].as_u64()).collect();
+    assert_eq!(bad, [Some(105), Some(702), Some(1_503)], "{report}");
 }
 
 #[test]

@@ -221,6 +221,9 @@ fn limits_on_subscriptions_and_filters_are_told() {
     );
     let answer = relay.say(client, request("s", [values, json!({"#e": ["d"]})]));
     assert_refused(&answer[0], "invalid: the filters have 6 values, at most 5");
+    let empty = r##"["REQ","s",{"#a":[],"#b":[],"#c":[],"#d":[],"#e":[],"#f":[]}]"##;
+    let answer = relay.say(client, empty);
+    assert_refused(&answer[0], "invalid: the filters have 6 values, at most 5");
     for id in ["a", "b", "b"] {
         assert_eq!(relay.say(client, request(id, [json!({})])), [eose(id)]);
     }

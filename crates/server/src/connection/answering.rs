@@ -279,14 +279,15 @@ fn failed(
     session: &mut Session,
     actions: &mut Vec<Action>,
 ) -> Step {
-    if let StoreError::Unsupported(_) = error {
+    session.query_failed(key, error, actions);
+    Step::Over(if let StoreError::Unsupported(_) = error {
         // Nothing is wrong here.
         tracing::debug!(%error, "query refused");
+        Count::QueriesRefused
     } else {
         tracing::error!(%error, "query failed");
-    }
-    session.query_failed(key, error, actions);
-    Step::Over(Count::QueriesFailed)
+        Count::QueriesFailed
+    })
 }
 
 /// Returns the budget of one turn.

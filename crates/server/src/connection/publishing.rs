@@ -5,7 +5,7 @@
 
 use std::{
     borrow::Cow,
-    cell::Cell,
+    cell::{Cell, RefCell},
     collections::VecDeque,
     pin::Pin,
     rc::Rc,
@@ -31,8 +31,7 @@ use crate::{
 
 /// Signature checks between two turns of the loop: about a millisecond.
 const CHECKS_PER_TURN: usize = 24;
-/// Signatures checked together between two turns: one to two milliseconds, more where they are
-/// bad. Of larger batches each signature costs less, and everybody waits longer.
+/// Signatures checked together between two turns: one to three milliseconds. Of larger batches each signature costs less, and everybody waits longer.
 const TOGETHER_MAX: usize = 96;
 /// Bytes of events in flight before a connection is read on.
 const BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -193,7 +192,7 @@ async fn check(
         .filter(|(_, known)| !**known)
         .map(|((publication, _), _)| &*publication.event)
         .collect();
-    let mut signatures = signatures(&worker, &publisher.is_suspect, &unseen)
+    let mut signatures = signatures(&worker.verifier, &publisher.is_suspect, &unseen)
         .await
         .into_iter();
     let mut verdicts = Vec::with_capacity(batch.len());
@@ -256,26 +255,41 @@ async fn check(
 }
 
 /// Tells for each event whether its signature is right, letting others have their turns in between.
-async fn signatures(worker: &Worker, is_suspect: &Cell<bool>, events: &[&Event]) -> Vec<bool> {
+///
+/// Many are asked together; where one of them is wrong, and from then on, each is asked alone, so that
+/// who sends wrong ones gets no more of a turn than others.
+async fn signatures(
+    verifier: &RefCell<Verifier>,
+    is_suspect: &Cell<bool>,
+    events: &[&Event],
+) -> Vec<bool> {
     let mut verdicts = Vec::with_capacity(events.len());
+    let mut begun = false;
     while let Some(rest) = events.get(verdicts.len()..).filter(|rest| !rest.is_empty()) {
-        if !verdicts.is_empty() {
+        if std::mem::replace(&mut begun, true) {
             tokio::task::yield_now().await;
         }
-        let mut verifier = worker.verifier.borrow_mut();
+        let mut verifier = verifier.borrow_mut();
         let mut seed = [0; 32];
         let together = rest.len() >= Verifier::TOGETHER_MIN
             && !is_suspect.get()
             && getrandom::fill(&mut seed).is_ok();
+        let part = rest.iter().copied();
         if together {
-            let events = rest.iter().take(TOGETHER_MAX).copied();
-            verdicts.extend(verifier.verify_together(events, &seed));
+            let part = part.take(TOGETHER_MAX);
+            if verifier.are_right(part.clone(), &seed) {
+                verdicts.extend(part.map(|_| true));
+            } else {
+                is_suspect.set(true);
+            }
         } else {
-            let events = rest.iter().take(CHECKS_PER_TURN);
-            verdicts.extend(events.map(|event| verifier.verify(event).is_ok()));
-        }
-        if verdicts.contains(&false) {
-            is_suspect.set(true);
+            verdicts.extend(
+                part.take(CHECKS_PER_TURN)
+                    .map(|event| verifier.verify(event).is_ok()),
+            );
+            if verdicts.contains(&false) {
+                is_suspect.set(true);
+            }
         }
     }
     verdicts
@@ -423,4 +437,60 @@ fn answer(
         .requests
         .event(event, received, times, count, statements);
     ok(&event.id(), outcome)
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_event::testing::{Author, EventBuilder};
+
+    use super::*;
+
+    /// Signatures of which those at these places are another event's.
+    fn events(count: usize, bad: &[usize]) -> Vec<Event> {
+        let (alice, bob) = (Author::new(1), Author::new(2));
+        let event = |place: usize| {
+            let draft = EventBuilder::new(1).content(&place.to_string());
+            let right = draft.sign(&alice);
+            if !bad.contains(&place) {
+                return right;
+            }
+            let json = draft.json(right.id(), alice.pubkey(), bob.sign(right.id()));
+            Event::parse(&json).unwrap()
+        };
+        (0..count).map(event).collect()
+    }
+
+    #[tokio::test]
+    async fn each_event_has_the_verdict_of_its_own_signature() {
+        let verifier = RefCell::new(Verifier::new());
+        for count in [0, 1, 11, 12, 13, 96, 97, 107, 108, 200] {
+            for bad in [&[][..], &[0], &[11, 12], &[95], &[96], &[106, 150, 199]] {
+                let events = events(count, bad);
+                let events: Vec<_> = events.iter().collect();
+                let is_suspect = Cell::new(false);
+                let verdicts = signatures(&verifier, &is_suspect, &events).await;
+                let expected: Vec<_> = (0..count).map(|place| !bad.contains(&place)).collect();
+                assert_eq!(verdicts, expected, "{count} events, bad: {bad:?}");
+                assert_eq!(is_suspect.get(), expected.contains(&false));
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn who_sent_a_wrong_one_has_each_looked_at_alone() {
+        let verifier = RefCell::new(Verifier::new());
+        let events = events(96, &[]);
+        let events: Vec<_> = events.iter().collect();
+        for (suspect, turns) in [(false, 1), (true, 96_usize.div_ceil(CHECKS_PER_TURN))] {
+            let is_suspect = Cell::new(suspect);
+            let mut checking = std::pin::pin!(signatures(&verifier, &is_suspect, &events));
+            let mut taken = 0;
+            let verdicts = std::future::poll_fn(|cx| {
+                taken += 1;
+                checking.as_mut().poll(cx)
+            });
+            assert!(verdicts.await.iter().all(|right| *right));
+            assert_eq!(taken, turns);
+        }
+    }
 }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use hikyaku_observe::Statements;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -24,6 +24,7 @@ use tokio::io::AsyncWriteExt;
 use super::{
     IntoResponse, Problem, Request, Response,
     form::Wanted,
+    owed::Owed,
     paced::Paced,
     recorded::{Record, Recorded},
     request_id,
@@ -46,7 +47,7 @@ const HEADERS_MAX: usize = 64;
 /// Requests that one connection of HTTP/2 may have under way; what browsers use at most.
 const STREAMS_MAX: u32 = 100;
 /// Bytes of an answer in HTTP/2 that wait for the client.
-const SEND_BYTES_MAX: usize = 256 * 1024;
+const SEND_BYTES_MAX: usize = 64 * 1024;
 
 /// A connection that has become a WebSocket; nothing of HTTP is left.
 #[derive(Debug)]
@@ -136,6 +137,7 @@ pub(crate) async fn serve(
 async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, progress: &Cell<Tick>) {
     let (worker, peer) = (endpoint.worker, endpoint.peer);
     let config = &worker.shared.config;
+    let owed = Owed::new(worker);
     let connection = http2::Builder::new(OnThisWorker)
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
@@ -143,7 +145,10 @@ async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, progress: &Cell<T
         .max_send_buf_size(SEND_BYTES_MAX)
         .serve_connection(
             TokioIo::new(Paced::new(stream, worker, progress)),
-            service_fn(|request| endpoint.answer(request)),
+            service_fn(|request| {
+                let (answer, owed) = (endpoint.answer(request), Rc::clone(&owed));
+                async move { answer.await.map(|response| owed.watch(response)) }
+            }),
         );
     let mut connection = pin!(connection);
     let mut draining = worker.phase();
@@ -159,6 +164,12 @@ async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, progress: &Cell<T
             () = worker.silence_of(progress, config.http_timeout) => {
                 tracing::debug!(%peer, "http connection closed: nothing moves");
                 return;
+            }
+            () = worker.silence_of(&owed.moved, config.http_timeout) => {
+                if !owed.is_settled() {
+                    tracing::debug!(%peer, "http connection closed: answers are not taken");
+                    return;
+                }
             }
         }
     };
@@ -192,63 +203,70 @@ struct Endpoint<'a> {
 
 impl Endpoint<'_> {
     fn answer(&self, request: http::Request<Incoming>) -> Recorded {
-        let record = self.worker.shared.config.access_log.as_ref().map(|log| {
-            let headers = request.headers();
-            Record::of(log, &request, self.client(headers)).named(&self.name(headers))
-        });
-        let answering = self.answering(request);
+        let headers = request.headers();
+        let id = self.name(headers);
+        let record = self.worker.shared.config.access_log.as_ref();
+        let record = record.map(|log| Record::of(log, &request, self.client(headers), &id));
+        // In HTTP/1.1 hyper leaves the body away.
+        let bare = request.method() == Method::HEAD && request.version() == Version::HTTP_2;
+        let answering = self.answering(request, id);
         if let (Answering::Now(Some(response)), Some(record)) = (&answering, &record)
             && response.status() == StatusCode::SWITCHING_PROTOCOLS
         {
             self.opened.set(Some(record.of_its_end()));
         }
-        Recorded { answering, record }
+        Recorded {
+            answering,
+            bare,
+            record,
+        }
     }
 
-    fn answering(&self, request: http::Request<Incoming>) -> Answering {
+    fn answering(&self, request: http::Request<Incoming>, id: HeaderValue) -> Answering {
         let shared = &self.worker.shared;
         let path = request.uri().path();
         if shared.routes.is_empty() || path == "/" && Site::claims(&request) {
-            return self.answer_for_the_relay(&request);
+            return self.answer_for_the_relay(&request, id);
         }
         match shared.routes.find(request.method(), path) {
-            Found::Nothing => self.answer_for_the_relay(&request),
+            Found::Nothing => self.answer_for_the_relay(&request, id),
             Found::Answer(mut response) => {
-                let id = self.name(request.headers());
                 response.headers_mut().insert(request_id::HEADER, id);
                 Answering::Now(Some(response))
             }
             Found::Handler(handler, parameters) => {
-                let Some((id, handler)) = self.worker.plugins.hooks.routes.get(handler) else {
-                    return self.answer_for_the_relay(&request);
+                let Some((called, handler)) = self.worker.plugins.hooks.routes.get(handler) else {
+                    return self.answer_for_the_relay(&request, id);
                 };
                 let client = self.client(request.headers());
                 let max = shared.config.body_bytes_max;
-                let request_id = self.name(request.headers());
                 let wanted = Wanted::of(request.method(), request.headers());
                 let timed = Timed {
                     worker: Rc::clone(self.worker),
-                    handler: *id,
+                    handler: *called,
                     method: request.method().clone(),
                     begun: Instant::now(),
                     statements: None,
-                    id: request_id.clone(),
+                    id: id.clone(),
                     wanted,
                 };
-                let request = Request::new(request, parameters, client, request_id, max);
-                let called = self.worker.plugins.caller.call(*id, handler(request));
+                let request = Request::new(request, parameters, client, id, max);
+                let called = self.worker.plugins.caller.call(*called, handler(request));
                 Answering::Called(called, Box::new(timed))
             }
         }
     }
 
-    fn answer_for_the_relay(&self, request: &http::Request<Incoming>) -> Answering {
+    fn answer_for_the_relay(
+        &self,
+        request: &http::Request<Incoming>,
+        id: HeaderValue,
+    ) -> Answering {
         let begun = Instant::now();
         let mut response = self.response_of_the_relay(request);
         if response.status() != StatusCode::SWITCHING_PROTOCOLS {
             let wanted = Wanted::of(request.method(), request.headers());
             response = Wanted::shape(wanted.as_deref(), response);
-            let id = self.name(request.headers());
             response.headers_mut().insert(request_id::HEADER, id);
         }
         let route = match request.uri().path() {

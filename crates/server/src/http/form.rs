@@ -68,18 +68,28 @@ impl Wanted {
 
     fn apply(&self, mut response: Response) -> Response {
         if response.status() != StatusCode::OK {
-            return self.compressed(response);
+            return if vary(&mut response) && self.packs() {
+                packed(response)
+            } else {
+                response
+            };
         }
+        let packs = vary(&mut response) && self.packs();
         let since = self.modified_since.as_ref();
         if validators::is_known(&self.none_match, since, response.headers()) {
             *response.status_mut() = StatusCode::NOT_MODIFIED;
             *response.body_mut() = Body::default();
             response.headers_mut().remove(header::CONTENT_TYPE);
             response.headers_mut().remove(header::CONTENT_LENGTH);
+            if packs {
+                // As the whole would have had it.
+                weaken_tag(response.headers_mut());
+            }
             return response;
         }
         match self.part(&mut response) {
-            Part::Whole => self.compressed(response),
+            Part::Whole if packs => packed(response),
+            Part::Whole => response,
             Part::Of(bytes, range) => {
                 let content_range =
                     format!("bytes {}-{}/{}", range.start, range.end - 1, bytes.len());
@@ -122,28 +132,28 @@ impl Wanted {
         }
     }
 
-    fn compressed(&self, mut response: Response) -> Response {
-        if !vary(&mut response) {
-            return response;
+    /// Tells whether the client can unpack what is compressed, and nothing secret is in it.
+    fn packs(&self) -> bool {
+        !self.secret && accepts_gzip(&self.encodings)
+    }
+}
+
+/// Compresses an answer.
+fn packed(response: Response) -> Response {
+    let (mut parts, body) = response.into_parts();
+    match gzipped(body) {
+        Ok(body) => {
+            let headers = &mut parts.headers;
+            headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.remove(header::CONTENT_LENGTH);
+            headers.remove(header::ACCEPT_RANGES);
+            weaken_tag(headers);
+            Response::from_parts(parts, body)
         }
-        if self.secret || !accepts_gzip(&self.encodings) {
-            return response;
-        }
-        let (mut parts, body) = response.into_parts();
-        match gzipped(body) {
-            Ok(body) => {
-                let headers = &mut parts.headers;
-                headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-                headers.remove(header::CONTENT_LENGTH);
-                headers.remove(header::ACCEPT_RANGES);
-                weaken_tag(headers);
-                Response::from_parts(parts, body)
-            }
-            Err(error) => {
-                tracing::error!(%error, "an answer can't be compressed");
-                parts.status = StatusCode::INTERNAL_SERVER_ERROR;
-                Response::from_parts(parts, Body::default())
-            }
+        Err(error) => {
+            tracing::error!(%error, "an answer can't be compressed");
+            parts.status = StatusCode::INTERNAL_SERVER_ERROR;
+            Response::from_parts(parts, Body::default())
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) fn gzipped(mut body: Body) -> Result<Body, io::Error> {
             rest: Bytes::new(),
             unflushed: false,
             ended: false,
-            paused: false,
+            compressed: 0,
         })),
     }
 }
@@ -50,8 +50,8 @@ struct Gzip {
     /// What was compressed last may still lie in the encoder.
     unflushed: bool,
     ended: bool,
-    /// Others have had their turn.
-    paused: bool,
+    /// Bytes compressed since others had their turn.
+    compressed: usize,
 }
 
 impl Gzip {
@@ -64,6 +64,7 @@ impl Gzip {
     fn compress_a_piece(&mut self) -> io::Result<()> {
         let piece = self.rest.split_to(self.rest.len().min(PIECE_BYTES));
         self.unflushed = true;
+        self.compressed += piece.len();
         self.encoder.write_all(&piece)
     }
 }
@@ -82,11 +83,11 @@ impl http_body::Body for Gzip {
                 return Poll::Ready(None);
             }
             if this.rest.has_remaining() {
-                if !mem::replace(&mut this.paused, true) {
+                if this.compressed >= PIECE_BYTES {
+                    this.compressed = 0;
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                this.paused = false;
                 this.compress_a_piece()?;
                 match this.take() {
                     Some(frame) => return Poll::Ready(Some(Ok(frame))),
@@ -98,7 +99,6 @@ impl http_body::Body for Gzip {
                     // Trailers are not for a body of another form.
                     if let Ok(data) = frame.into_data() {
                         this.rest = data;
-                        this.paused = true;
                     }
                 }
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),

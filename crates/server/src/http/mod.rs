@@ -7,6 +7,7 @@ mod form;
 mod gzip;
 mod mount;
 mod negotiation;
+mod owed;
 mod paced;
 mod page;
 mod problem;

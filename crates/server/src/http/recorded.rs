@@ -14,7 +14,7 @@ use http::{HeaderName, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{Body, BodyError, Response, endpoint::Answering, request_id};
+use super::{Body, BodyError, Response, endpoint::Answering};
 use crate::{
     access_log::{AccessLog, Line, shortened},
     clock::unix_now_us,
@@ -31,7 +31,12 @@ pub(crate) struct Record {
 
 impl Record {
     /// Begins the line of a request.
-    pub(super) fn of(log: &AccessLog, request: &http::Request<Incoming>, client: IpAddr) -> Self {
+    pub(super) fn of(
+        log: &AccessLog,
+        request: &http::Request<Incoming>,
+        client: IpAddr,
+        id: &http::HeaderValue,
+    ) -> Self {
         let text = |name: HeaderName| Some(request.headers().get(name)?.as_bytes());
         let referer = text(header::REFERER).map(|text| {
             let end = text.iter().position(|byte| b"?#".contains(byte));
@@ -52,21 +57,13 @@ impl Record {
             took: std::time::Duration::ZERO,
             referer,
             agent: text(header::USER_AGENT).map(shortened),
-            id: String::new(),
+            id: shortened(id.as_bytes()),
         };
         Self {
             log: log.clone(),
             came: Instant::now(),
             line: Some(Box::new(line)),
         }
-    }
-
-    /// Gives the request its name, where the answer does not tell it.
-    pub(super) fn named(mut self, id: &http::HeaderValue) -> Self {
-        if let Some(line) = &mut self.line {
-            line.id = shortened(id.as_bytes());
-        }
-        self
     }
 
     /// Begins the line that tells a WebSocket's end.
@@ -94,9 +91,6 @@ impl Record {
     fn follow(mut self, response: Response) -> Response {
         if let Some(line) = &mut self.line {
             line.status = response.status().as_u16();
-            if let Some(id) = response.headers().get(request_id::HEADER) {
-                line.id = shortened(id.as_bytes());
-            }
         }
         response.map(|body| {
             Body::new(Counted {
@@ -121,6 +115,8 @@ impl Drop for Record {
 /// the status 0.
 pub(super) struct Recorded {
     pub(super) answering: Answering,
+    /// The answer's head is wanted, without its body.
+    pub(super) bare: bool,
     pub(super) record: Option<Record>,
 }
 
@@ -128,11 +124,23 @@ impl Future for Recorded {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Ok(response) = ready!(Pin::new(&mut self.answering).poll(cx));
+        let Ok(mut response) = ready!(Pin::new(&mut self.answering).poll(cx));
+        if self.bare {
+            take_body(&mut response);
+        }
         Poll::Ready(Ok(match self.record.take() {
             Some(record) => record.follow(response),
             None => response,
         }))
+    }
+}
+
+/// Leaves an answer's head, which tells the length of the body that it would have had.
+fn take_body(response: &mut Response) {
+    let body = std::mem::take(response.body_mut());
+    if let Some(length) = http_body::Body::size_hint(&body).exact() {
+        let told = response.headers_mut().entry(header::CONTENT_LENGTH);
+        told.or_insert(length.into());
     }
 }
 

@@ -20,7 +20,7 @@ const KIND: u16 = 27235;
 /// How far its time may be from ours, in seconds.
 const WINDOW_SECONDS: u64 = 60;
 
-/// Events of one window that are remembered. 1,000 logins a second, which cost more than a core.
+/// Events that are remembered: 1,000 logins a second. Those of one address are limited far below that.
 const REMEMBERED_MAX: usize = 120_000;
 
 impl Request {
@@ -33,6 +33,9 @@ impl Request {
     /// signed for another server could be passed on to this one.
     ///
     /// A body is read here, and kept for [`json`](Self::json) and [`bytes`](Self::bytes).
+    ///
+    /// A banned key or address is refused (403). Each try takes one event of what the client's address
+    /// may publish (429).
     pub async fn signer(&mut self) -> Result<PublicKey, Problem> {
         let header = self.headers().get(header::AUTHORIZATION);
         let event = event_of(header).map_err(refusal)?;
@@ -42,19 +45,34 @@ impl Request {
             uri: self.uri(),
             body: &body,
         };
+        let client = self.client_address();
         Worker::with_current(|worker| {
-            signed.check(&event, &worker.shared.relay.urls, unix_now())?;
+            let (shared, now) = (&worker.shared, unix_now());
+            let checked = signed.check(&event, &shared.relay.urls, now);
+            checked.map_err(refusal)?;
+            let rated = shared.rates.event_from(shared.rates.enter(client));
+            rated.map_err(|seconds| {
+                let detail = format!("too many from your address; try again in {seconds} s");
+                Problem::new(StatusCode::TOO_MANY_REQUESTS, detail)
+            })?;
             let verified = event
                 .verify_id()
                 .and_then(|()| worker.verifier.borrow_mut().verify(&event));
-            verified.map_err(|_| "the event's signature is wrong")?;
-            if !worker.shared.signed_once.note(event.id(), unix_now()) {
-                return Err("the event has been used already; sign another one");
+            verified.map_err(|_| refusal("the event's signature is wrong"))?;
+            if let Some(reason) = worker.ban_of(client, &[event.pubkey()]) {
+                let detail = format!("you are banned: {reason}");
+                return Err(Problem::new(StatusCode::FORBIDDEN, detail));
             }
-            Ok(event.pubkey())
+            match shared.signed_once.note(event.id(), now) {
+                Noted::First => Ok(event.pubkey()),
+                Noted::Again => Err(refusal("the event has been used already; sign another one")),
+                Noted::NoRoom => Err(Problem::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "too many sign requests just now; try again in a minute",
+                )),
+            }
         })
-        .unwrap_or(Err("it can't be checked here"))
-        .map_err(refusal)
+        .unwrap_or_else(|| Err(refusal("it can't be checked here")))
     }
 }
 
@@ -145,19 +163,44 @@ pub(super) fn add_challenge(headers: &mut HeaderMap) {
     headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Nostr"));
 }
 
+/// What became of noting an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Noted {
+    First,
+    /// It has been used already.
+    Again,
+    /// Too many are remembered. Nobody gets in by driving others out.
+    NoRoom,
+}
+
 /// The events that have been used, for as long as they could be used again.
 #[derive(Debug, Default)]
-pub(crate) struct SignedOnce(Mutex<HashMap<EventId, Timestamp>>);
+pub(crate) struct SignedOnce(Mutex<Used>);
+
+#[derive(Debug, Default)]
+struct Used {
+    events: HashMap<EventId, Timestamp>,
+    /// When those that can't be used again were last looked for.
+    swept_at: Timestamp,
+}
 
 impl SignedOnce {
-    /// Notes an event; `false` if it has been used, or if there is no room to note that.
-    pub(crate) fn note(&self, event: EventId, now: Timestamp) -> bool {
+    /// Notes an event.
+    pub(crate) fn note(&self, event: EventId, now: Timestamp) -> Noted {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if used.len() >= REMEMBERED_MAX {
+        if used.events.len() >= REMEMBERED_MAX && used.swept_at != now {
+            used.swept_at = now;
             // An event may be from a window ahead, and be used until a window later.
-            used.retain(|_, at| now <= *at + 2 * WINDOW_SECONDS);
+            used.events.retain(|_, at| now <= *at + 2 * WINDOW_SECONDS);
         }
-        used.len() < REMEMBERED_MAX && used.insert(event, now).is_none()
+        if used.events.contains_key(&event) {
+            return Noted::Again;
+        }
+        if used.events.len() >= REMEMBERED_MAX {
+            return Noted::NoRoom;
+        }
+        used.events.insert(event, now);
+        Noted::First
     }
 }
 
@@ -228,14 +271,14 @@ mod tests {
             bytes[..8].copy_from_slice(&n.to_le_bytes());
             EventId::new(bytes)
         };
-        assert!(used.note(id(0), NOW));
-        assert!(!used.note(id(0), NOW + 1));
+        assert_eq!(used.note(id(0), NOW), Noted::First);
+        assert_eq!(used.note(id(0), NOW + 1), Noted::Again);
         for n in 1..REMEMBERED_MAX {
-            assert!(used.note(id(n), NOW));
+            assert_eq!(used.note(id(n), NOW), Noted::First);
         }
-        // Nobody gets in by driving others out.
-        assert!(!used.note(id(REMEMBERED_MAX), NOW + 2 * WINDOW_SECONDS));
-        assert!(!used.note(id(0), NOW + 2 * WINDOW_SECONDS));
-        assert!(used.note(id(REMEMBERED_MAX), NOW + 2 * WINDOW_SECONDS + 1));
+        let later = NOW + 2 * WINDOW_SECONDS;
+        assert_eq!(used.note(id(REMEMBERED_MAX), later), Noted::NoRoom);
+        assert_eq!(used.note(id(0), later), Noted::Again);
+        assert_eq!(used.note(id(REMEMBERED_MAX), later + 1), Noted::First);
     }
 }

@@ -4,9 +4,14 @@
 use std::{fmt, time::SystemTime};
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use sha2::{Digest, Sha256};
 
 use super::{IntoResponse, Problem, Request, Response};
+
+/// What is written otherwise in a tag; the comma, because not everybody takes lists of tags apart
+/// with care.
+const NOT_IN_TAGS: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%').add(b',');
 
 /// Names one version of what is at an address: the value of `ETag`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,10 +30,9 @@ impl EntityTag {
     }
 
     /// Makes one of a text that is another for every change by so much as a byte: a version's number,
-    /// say. Characters that an `ETag` can't have are left out.
+    /// say. Characters that an `ETag` can't have are written as `%` and two hex digits a byte.
     pub fn new(text: &str) -> Self {
-        let plain = |c: &char| c.is_ascii_graphic() && *c != '"';
-        let text: String = text.chars().filter(plain).collect();
+        let text = utf8_percent_encode(text, NOT_IN_TAGS);
         Self {
             weak: false,
             quoted: format!("\"{text}\""),
@@ -116,15 +120,18 @@ impl<T: IntoResponse> IntoResponse for Versioned<T> {
     fn into_response(self) -> Response {
         let mut response = self.answer.into_response();
         let headers = response.headers_mut();
+        let divisible = self.tag.as_ref().is_none_or(|tag| !tag.weak);
         let tag = self.tag.map(|tag| (header::ETAG, tag.to_string()));
-        let modified = self.modified.map(httpdate::fmt_http_date);
+        let modified = self.modified.map(|at| httpdate::fmt_http_date(told(at)));
         let modified = modified.map(|date| (header::LAST_MODIFIED, date));
         for (name, value) in tag.into_iter().chain(modified) {
             if let Ok(value) = HeaderValue::try_from(value) {
                 headers.insert(name, value);
             }
         }
-        headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        if divisible {
+            headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+        }
         response
     }
 }
@@ -170,7 +177,13 @@ fn names(
         return false;
     };
     let listed = |text: &str| EntityTag::parse(text).is_some_and(|listed| equal(&listed, tag));
-    text.trim() == "*" || text.split(',').any(listed)
+    // A comma between quotes belongs to the tag.
+    let mut quoted = false;
+    let mut between = |c: char| {
+        quoted ^= c == '"';
+        c == ',' && !quoted
+    };
+    text.trim() == "*" || text.split(&mut between).any(listed)
 }
 
 /// Tells whether a client that sent these has the version that a response is of.
@@ -205,6 +218,13 @@ fn date(value: &HeaderValue) -> Option<SystemTime> {
     httpdate::parse_http_date(value.to_str().ok()?).ok()
 }
 
+/// Returns a time that HTTP can tell: its years have four digits, and begin with 1970.
+fn told(at: SystemTime) -> SystemTime {
+    const YEAR_10000: std::time::Duration = std::time::Duration::from_secs(253_402_300_800);
+    let last = SystemTime::UNIX_EPOCH + YEAR_10000 - std::time::Duration::from_secs(1);
+    at.clamp(SystemTime::UNIX_EPOCH, last)
+}
+
 fn whole_seconds(at: SystemTime) -> SystemTime {
     let since = at
         .duration_since(SystemTime::UNIX_EPOCH)
@@ -233,6 +253,8 @@ mod tests {
             (&[][..], true, true),
             (&[(header::IF_MATCH, "\"7\"")], true, false),
             (&[(header::IF_MATCH, "\"6\", \"7\"")], true, false),
+            (&[(header::IF_MATCH, "\"6,7\",\"7\"")], true, false),
+            (&[(header::IF_MATCH, "\"6,7\"")], false, false),
             (&[(header::IF_MATCH, "*")], true, false),
             (&[(header::IF_MATCH, "W/\"7\"")], false, false),
             (&[(header::IF_MATCH, "7")], false, false),
@@ -257,6 +279,30 @@ mod tests {
     }
 
     #[test]
+    fn times_that_http_cannot_tell_are_told_as_near_as_it_can() {
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        let after = SystemTime::UNIX_EPOCH + Duration::from_secs(1 << 40);
+        for (at, expected) in [
+            (before, "Thu, 01 Jan 1970 00:00:00 GMT"),
+            (after, "Fri, 31 Dec 9999 23:59:59 GMT"),
+        ] {
+            let response = Versioned::modified("x", at).into_response();
+            let told = response.headers().get(header::LAST_MODIFIED).unwrap();
+            assert_eq!(told.to_str().unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn parts_of_what_only_means_the_same_are_not_offered() {
+        let offered = |tag| {
+            let response = Versioned::tagged("x", tag).into_response();
+            response.headers().contains_key(header::ACCEPT_RANGES)
+        };
+        assert!(offered(EntityTag::new("1")));
+        assert!(!offered(EntityTag::new("1").weak()));
+    }
+
+    #[test]
     fn a_tag_is_written_as_it_is_read() {
         for tag in [
             EntityTag::of(b"x"),
@@ -264,6 +310,15 @@ mod tests {
             EntityTag::of(b"").weak(),
         ] {
             assert_eq!(EntityTag::parse(&tag.to_string()), Some(tag));
+        }
+        let texts = ["1 11", "11 1", "111", "ä", "ö", "", "1,2", "12", "%20", " "];
+        for (one, text) in texts.iter().enumerate() {
+            let tag = EntityTag::new(text);
+            let sent = HeaderValue::try_from(tag.to_string()).unwrap();
+            assert!(names(&sent, Some(&tag), EntityTag::is_the_same), "{text}");
+            for other in texts.iter().skip(one + 1) {
+                assert_ne!(tag, EntityTag::new(other));
+            }
         }
         assert_ne!(EntityTag::of(b"x"), EntityTag::of(b"y"));
         for none in ["", "\"", "x", "\"a\"b\"", "W/x"] {

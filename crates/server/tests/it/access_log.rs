@@ -108,6 +108,35 @@ async fn each_request_has_a_line_with_what_became_of_it() {
     assert_eq!(lines.len(), 6);
 }
 
+#[tokio::test]
+async fn a_request_whose_client_goes_away_has_the_name_that_its_handler_knows() {
+    let written = Written::default();
+    let into = written.clone();
+    let log = AccessLog::start(AccessLogFormat::Json, move || Ok(into.clone())).unwrap();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let mut config = config();
+    config.access_log = Some(log.clone());
+    let server = Server::new(config, Arc::new(NaiveStore::new()))
+        .plugin(async |_| Ok(()))
+        .route(get("/endless"), async move |(): &(), request: Request| {
+            tell.send(request.id().to_owned()).unwrap();
+            std::future::pending::<&str>().await
+        });
+    let relay = Relay::serve(server);
+    let mut wire = Wire::connect(relay.address).await;
+    wire.send(b"GET /endless HTTP/1.1\r\nHost: r\r\n\r\n").await;
+    let name = told.recv().await.unwrap();
+    drop(wire);
+    relay.join().unwrap();
+    log.close();
+    let lines = written.lines();
+    assert_eq!(lines.len(), 1);
+    assert_eq!(
+        (&lines[0]["status"], &lines[0]["request_id"]),
+        (&0.into(), &name.into())
+    );
+}
+
 /// Writes nothing until it is let.
 struct Stuck(mpsc::Receiver<()>, Written);
 

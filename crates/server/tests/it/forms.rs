@@ -193,6 +193,17 @@ async fn long_texts_are_compressed_for_who_can_unpack_them() {
         .find_map(|line| line.strip_prefix("etag: "))
         .unwrap();
     assert_eq!(tag, original);
+    // Who has it is told so with what the whole would have had.
+    for (headers, tag) in [
+        ("", "etag: \""),
+        ("Accept-Encoding: gzip\r\n", "etag: w/\""),
+    ] {
+        let headers = format!("{headers}If-None-Match: *\r\n");
+        let (head, _) = ask(&relay, "GET /long", &headers).await;
+        assert!(head.starts_with("http/1.1 304 "), "{head}");
+        assert!(head.contains("vary: accept-encoding"), "{head}");
+        assert!(head.contains(tag), "{head}");
+    }
     for (path, headers) in [
         ("/short", "Accept-Encoding: gzip\r\n"),
         ("/picture", "Accept-Encoding: gzip\r\n"),

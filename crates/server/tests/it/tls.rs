@@ -128,6 +128,29 @@ async fn a_websocket_is_served_encrypted() {
 }
 
 #[tokio::test]
+async fn who_asks_and_never_takes_is_closed_though_it_says_that_it_is_there() {
+    let pair = pair();
+    let mut config = encrypted(&pair);
+    config.http_timeout = Duration::from_secs(1);
+    let relay = site(config);
+    let stream = pair.connect(relay.address, &["h2"]).await.unwrap();
+    let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        .timer(hyper_util::rt::TokioTimer::new())
+        .initial_stream_window_size(0)
+        .keep_alive_interval(Duration::from_millis(50))
+        .handshake(TokioIo::new(stream))
+        .await
+        .unwrap();
+    let mut connection = tokio::spawn(connection);
+    let request = hyper::Request::get("https://localhost/hello/you").body(Full::new(Bytes::new()));
+    let answer = patiently(sender.send_request(request.unwrap()))
+        .await
+        .unwrap();
+    patiently(&mut connection).await.unwrap().unwrap_err();
+    drop(answer);
+}
+
+#[tokio::test]
 async fn http_2_is_spoken_with_who_can() {
     let pair = pair();
     let relay = site(encrypted(&pair));
@@ -162,6 +185,18 @@ async fn http_2_is_spoken_with_who_can() {
     for (n, answer) in patiently(all).await.into_iter().enumerate() {
         assert_eq!(answer, (200, n.to_string()));
     }
+    // A head tells the length of the body that it has not.
+    let head = hyper::Request::head("https://localhost/hello/you").body(Full::new(Bytes::new()));
+    let head = patiently(sender.clone().send_request(head.unwrap()))
+        .await
+        .unwrap();
+    assert_eq!(head.status().as_u16(), 200);
+    assert_eq!(head.headers()["content-length"], "3");
+    let body = patiently(head.into_body().collect())
+        .await
+        .unwrap()
+        .to_bytes();
+    assert!(body.is_empty());
     let body = Bytes::from(vec![b'x'; 300_000]);
     let answer = ask("POST", "/length".to_owned(), body).await;
     assert_eq!(answer, (200, "300000".to_owned()));

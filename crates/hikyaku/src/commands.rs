@@ -130,7 +130,7 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             let store = Store::reach(settings, Absent::Refuse)?;
             show(&store.ask(&Operation::Compact)?, false)
         }
-        Command::Tables(command) => tables::run(command),
+        Command::Tables(command) => tables::run(command, &effective.settings),
         Command::Postgres { command } => postgres_commands::run(command, settings),
         Command::Bench(measurement) => bench(measurement),
         Command::Members {

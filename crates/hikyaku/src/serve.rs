@@ -69,6 +69,7 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
         store: opened,
         members,
         watch: Some(server.watch()),
+        tables: tables.as_ref().and_then(ServedTables::observations),
         urls: match public_url {
             Some(url) => {
                 RelayUrls::public(&url).map_err(|error| Failure::Usage(error.to_string()))?

@@ -133,6 +133,7 @@ impl Store {
             members: None,
             bans: None,
             watch: None,
+            tables: None,
         }))
     }
 

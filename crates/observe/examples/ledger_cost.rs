@@ -47,7 +47,10 @@ fn main() {
         };
         ledger.record(ledger.id(&shape), &cost, None, || None);
     });
-    let kept = ledger.id(&Shape::Table("get"));
+    let kept = ledger.id(&Shape::Table {
+        table: "seen".into(),
+        command: "get",
+    });
     time("figures of a shape that is known", |_| {
         ledger.record(black_box(kept), &cost, None, || None);
     });

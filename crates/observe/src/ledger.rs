@@ -295,30 +295,35 @@ impl Ledger {
                 *cell = cell.saturating_add(ns);
             }
         }
-        let slot = shape.and_then(|id| self.slot(id));
-        if let Some(slot) = slot {
-            if slot.cells.add(&cost, 1)
-                && let Some(text) = example()
-            {
-                let mut name = lock(&slot.name);
-                name.example = Some(cut(text));
-                name.example_ns = nanoseconds(cost.total);
-            }
-        } else {
-            self.page.other.add(&cost, 1);
-        }
+        self.record_many(shape, &cost, 1, example);
         if let Some(statements) = statements {
             let shape = shape.and_then(|id| self.shape(id)).unwrap_or(Shape::Other);
             lock(&self.page.book).add(&shape, statements);
         }
     }
 
-    /// Adds `calls` requests of one shape that took `cost` together: each gets its equal part.
-    pub fn record_many(&self, shape: Option<ShapeId>, cost: &Cost, calls: u64) {
-        match shape.and_then(|id| self.slot(id)) {
-            Some(slot) => slot.cells.add(cost, calls),
-            None => self.page.other.add(cost, calls),
+    /// Adds `calls` requests of one shape that took `cost` together: each gets its equal part, and
+    /// `example` is asked for one if that is longer than all of the shape before. Returns false if the
+    /// shape has no place, or has given way: they are counted as "other".
+    pub fn record_many(
+        &self,
+        shape: Option<ShapeId>,
+        cost: &Cost,
+        calls: u64,
+        example: impl FnOnce() -> Option<String>,
+    ) -> bool {
+        let Some(slot) = shape.and_then(|id| self.slot(id)) else {
+            self.page.other.add(cost, calls);
+            return false;
         };
+        if slot.cells.add(cost, calls)
+            && let Some(text) = example()
+        {
+            let mut name = lock(&slot.name);
+            name.example = Some(cut(text));
+            name.example_ns = nanoseconds(cost.total) / calls.max(1);
+        }
+        true
     }
 
     fn slot(&self, id: ShapeId) -> Option<&Slot> {
@@ -380,6 +385,13 @@ mod tests {
     fn kinds(first: u8, second: u8) -> Shape {
         let shape = FilterShape::default().tag(0, first, 1).tag(1, second, 1);
         Shape::Req(std::iter::once(shape).collect())
+    }
+
+    fn table() -> Shape {
+        Shape::Table {
+            table: "seen".into(),
+            command: "get",
+        }
     }
 
     fn taking(us: u64) -> Cost {
@@ -457,7 +469,7 @@ mod tests {
     #[test]
     fn examples_are_bounded() {
         let (observations, ledger) = ledger();
-        let id = ledger.id(&Shape::Table("get"));
+        let id = ledger.id(&table());
         ledger.record(id, &taking(1), None, || Some("\u{3042}".repeat(1000)));
         let shapes = observations.snapshot(0).shapes;
         assert!(shapes[0].example.as_ref().unwrap().len() <= EXAMPLE_MAX + 3);
@@ -466,9 +478,17 @@ mod tests {
     #[test]
     fn many_at_once_share_their_time() {
         let (observations, ledger) = ledger();
-        ledger.record_many(ledger.id(&Shape::Table("get")), &taking(100), 50);
-        let shape = &observations.snapshot(0).shapes[0];
+        let many =
+            |id, example| ledger.record_many(id, &taking(100), 50, || Some(String::from(example)));
+        assert!(many(ledger.id(&table()), "one"));
+        assert!(!many(None, "two"));
+        let shapes = observations.snapshot(0).shapes;
+        let told = |name| shapes.iter().find(|shape| shape.shape == name).unwrap();
+        let shape = told("TABLE seen get");
         assert_eq!((shape.calls, shape.max_ns), (50, 2000));
         assert_eq!(shape.histogram.count(), 50);
+        assert_eq!(shape.example.as_deref(), Some("one"));
+        assert_eq!(shape.example_ns, 2000);
+        assert_eq!(told("other").calls, 50);
     }
 }

@@ -215,8 +215,13 @@ pub enum Shape {
         /// The route.
         route: Box<str>,
     },
-    /// A command of the tables.
-    Table(&'static str),
+    /// A command of the tables' clients.
+    Table {
+        /// The table; empty for what is of none.
+        table: Box<str>,
+        /// The command, as the protocol names it.
+        command: &'static str,
+    },
     /// Those that had to give way to others.
     Other,
 }
@@ -228,7 +233,8 @@ impl fmt::Display for Shape {
             Self::Count(filters) => write!(f, "COUNT {filters}"),
             Self::Event { outcome, class } => write!(f, "EVENT {class} {outcome}"),
             Self::Http { method, route } => write!(f, "{method} {route}"),
-            Self::Table(command) => write!(f, "TABLE {command}"),
+            Self::Table { table, command } if table.is_empty() => write!(f, "TABLE {command}"),
+            Self::Table { table, command } => write!(f, "TABLE {table} {command}"),
             Self::Other => f.write_str("other"),
         }
     }

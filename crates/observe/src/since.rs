@@ -117,7 +117,10 @@ mod tests {
                 bytes: 3,
                 ..Cost::default()
             };
-            let id = ledger.id(&Shape::Table("get"));
+            let id = ledger.id(&Shape::Table {
+                table: "".into(),
+                command: "get",
+            });
             ledger.record(id, &cost, made.as_deref(), || None);
         };
         (0..3).for_each(|_| one(900, 6));

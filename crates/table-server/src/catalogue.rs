@@ -16,6 +16,13 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TableId(u32);
 
+impl TableId {
+    /// Returns the place, from 0.
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// A table that is served.
 #[derive(Debug)]
 pub(crate) struct Served {
@@ -107,7 +114,7 @@ impl Catalogue {
         reason = "an id is only ever the place of a table in this catalogue, which never changes"
     )]
     pub(crate) fn table(&self, id: TableId) -> &Served {
-        &self.tables[id.0 as usize]
+        &self.tables[id.index()]
     }
 
     /// Returns all tables in order.

@@ -39,6 +39,8 @@ pub struct TableServerConfig {
     pub idle_timeout: Option<Duration>,
     /// How long a shutdown waits for answers under way.
     pub drain_timeout: Duration,
+    /// Whether it is measured what requests cost.
+    pub measure_requests: bool,
 }
 
 impl Default for TableServerConfig {
@@ -60,6 +62,7 @@ impl Default for TableServerConfig {
             // Clients keep pools of connections, which may be idle for days.
             idle_timeout: None,
             drain_timeout: Duration::from_secs(10),
+            measure_requests: true,
         }
     }
 }

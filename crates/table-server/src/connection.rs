@@ -9,8 +9,10 @@ use std::{
     io, mem,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
+use hikyaku_observe::Phase;
 use hikyaku_tables::WhenDurable;
 
 use crate::{
@@ -19,7 +21,10 @@ use crate::{
     metrics::Count,
     replication::Handover,
     socket::Stream,
+    tally::{Run, Tally},
+    timing::Wait,
     worker::{Presence, Waiting, Worker},
+    writer::Outcomes,
 };
 
 /// Answers are sent when there are so many bytes of them, though more requests are at hand.
@@ -50,10 +55,20 @@ pub(crate) struct Connection {
     deferred: Deferred,
     /// What the unsent answers wait for.
     held: Option<WhenDurable>,
+    /// Requests that wait, to be taken down when they are answered.
+    delayed: Vec<Delayed>,
     /// Nothing more is carried out.
     is_closing: bool,
     /// Nothing more is carried out here.
     leaving: Option<Handover>,
+}
+
+/// Requests whose answers wait for a table's writer, or for the log.
+struct Delayed {
+    tally: Tally,
+    begun: Instant,
+    worked: Duration,
+    work: Phase,
 }
 
 /// What a connection does after a turn.
@@ -102,6 +117,7 @@ impl Connection {
             unsent_at: 0,
             deferred: Deferred::default(),
             held: None,
+            delayed: Vec::new(),
             is_closing: false,
             leaving: None,
         }
@@ -281,14 +297,23 @@ impl Connection {
     ) -> io::Result<(usize, Stop)> {
         let mut output = worker.output.borrow_mut();
         let mut value = worker.value.borrow_mut();
-        let desk = worker.desk();
+        let mut tally = worker.tally.borrow_mut();
+        let is_timed = worker.timing.is_some();
+        let begun = Instant::now();
+        let desk = worker.desk(begun);
+        tally.clear();
         let mut taken = 0;
         let stop = loop {
             let rest = input.get(taken..).unwrap_or_default();
             let mut exchange =
                 Exchange::new(&desk, rest, &mut output, &mut value, &mut self.deferred);
             let stop = loop {
-                match self.door.step(&mut exchange) {
+                let before = exchange.standing();
+                let step = self.door.step(&mut exchange);
+                if is_timed && !matches!(step, Step::Read(_) | Step::Settle) {
+                    exchange.count_step(before, &mut tally, taken);
+                }
+                match step {
                     Step::Went if exchange.output.len() < OUTPUT_MARK => {}
                     Step::Went => break Stop::Full,
                     // Nothing more can be left to the writer before more has come.
@@ -312,10 +337,50 @@ impl Connection {
         if taken > 0 {
             self.presence.watch.wait(Waiting::No, true, worker);
         }
+        if is_timed {
+            self.take_down(worker, &mut tally, begun, input);
+        }
         if value.capacity() > OUTPUT_MARK {
             *value = Vec::new();
         }
         Ok((taken, stop))
+    }
+
+    /// Takes down what a batch has cost, or keeps it until what waits is answered.
+    fn take_down(&mut self, worker: &Worker, tally: &mut Tally, begun: Instant, input: &[u8]) {
+        let door = &self.door;
+        let example = |run: &Run| door.example(input.get(run.at..).unwrap_or_default());
+        self.deferred.tally.write_examples(example);
+        if tally.is_empty() {
+            return;
+        }
+        let took = begun.elapsed();
+        if self.held.is_some() {
+            tally.write_examples(example);
+            self.delayed.push(Delayed {
+                tally: mem::take(tally),
+                begun,
+                worked: took,
+                work: Phase::Handler,
+            });
+        } else if let Some(timing) = &worker.timing {
+            timing.carried_out(tally, took, &worker.shared.catalogue, example);
+        }
+    }
+
+    /// Takes down what has waited.
+    fn take_down_delayed(&mut self, worker: &Worker, has_failed: bool) {
+        for delayed in self.delayed.drain(..) {
+            let wait = Wait {
+                total: delayed.begun.elapsed(),
+                worked: delayed.worked,
+                work: delayed.work,
+                has_failed,
+            };
+            if let Some(timing) = &worker.timing {
+                timing.waited(&delayed.tally, &wait, &worker.shared.catalogue);
+            }
+        }
     }
 
     /// Sends, unless the answers must wait; what the socket does not take is kept. Leaves the output
@@ -405,11 +470,13 @@ impl Connection {
             table,
             batch,
             is_aside,
+            mut tally,
         } = mem::take(&mut self.deferred);
         let Some(table) = table else {
             return true;
         };
         self.presence.watch.wait(Waiting::No, true, worker);
+        let begun = Instant::now();
         let served = worker.shared.catalogue.table(table);
         let writer = &served.writer;
         let settled = if is_aside {
@@ -417,16 +484,27 @@ impl Connection {
         } else {
             writer.send(batch)
         };
-        let Ok(settled) = settled.await else {
+        let Ok(Outcomes { settled, worked }) = settled.await else {
             tracing::error!(table = served.name, "the table's writer has stopped");
             return false;
         };
         let mut value = worker.value.borrow_mut();
-        let desk = worker.desk();
+        let desk = worker.desk(Instant::now());
+        let answered = self.unsent.len();
         let mut exchange =
             Exchange::new(&desk, &[], &mut self.unsent, &mut value, &mut self.deferred);
         self.door.settle(settled, &mut exchange);
         self.held = worker.shared.catalogue.settled();
+        tally.count(None, self.unsent.len() - answered, 0);
+        self.delayed.push(Delayed {
+            tally,
+            begun,
+            worked,
+            work: if is_aside { Phase::Query } else { Phase::Write },
+        });
+        if self.held.is_none() {
+            self.take_down_delayed(worker, false);
+        }
         true
     }
 
@@ -434,7 +512,9 @@ impl Connection {
     /// and the connection ends: nobody knows what of it a restart brings back.
     async fn wait_for(&mut self, durable: WhenDurable, worker: &Worker) {
         self.presence.watch.wait(Waiting::No, true, worker);
-        if let Err(error) = durable.await {
+        let durable = durable.await;
+        self.take_down_delayed(worker, durable.is_err());
+        if let Err(error) = durable {
             tracing::error!(%error, "updates are not durable");
             self.unsent.clear();
             self.unsent_at = 0;

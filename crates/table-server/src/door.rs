@@ -62,6 +62,15 @@ impl Door {
         }
     }
 
+    /// Writes a request down that this is the beginning of, without its value.
+    pub(crate) fn example(&self, input: &[u8]) -> Option<String> {
+        match self {
+            Self::Locked | Self::Open => None,
+            Self::Memcached(_) => memcached::example(input),
+            Self::Tyrant(_) => tyrant::example(input),
+        }
+    }
+
     fn unlock(&mut self, exchange: &mut Exchange<'_>) -> Step {
         let input = exchange.input();
         if input.first() == Some(&TYRANT) {

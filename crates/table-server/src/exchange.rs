@@ -7,6 +7,8 @@ use crate::{
     config::TableServerConfig,
     metrics::{Count, Metrics, WorkerMetrics},
     replication::{Handover, Replication},
+    tally::{Asked, Tally},
+    verb::Verb,
     writer::{Batch, Settled, Task},
 };
 
@@ -77,6 +79,16 @@ pub(crate) struct Deferred {
     pub(crate) batch: Batch,
     /// The batch is for the table's thread for what takes long.
     pub(crate) is_aside: bool,
+    /// What asked for it.
+    pub(crate) tally: Tally,
+}
+
+/// Where an exchange stands between two steps.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Standing {
+    taken: usize,
+    written: usize,
+    left: usize,
 }
 
 /// The state of one conversation while a protocol is at work.
@@ -89,6 +101,8 @@ pub(crate) struct Exchange<'a> {
     /// Room for a value.
     pub(crate) value: &'a mut Vec<u8>,
     deferred: &'a mut Deferred,
+    /// What the request of this step asks for.
+    asked: Option<Asked>,
 }
 
 impl<'a> Exchange<'a> {
@@ -106,6 +120,19 @@ impl<'a> Exchange<'a> {
             output,
             value,
             deferred,
+            asked: None,
+        }
+    }
+
+    /// Says what the request of this step asks for; the last word counts.
+    pub(crate) fn asks(&mut self, table: impl Into<Option<TableId>>, verb: Verb) {
+        self.asked = Some((table.into(), verb));
+    }
+
+    /// Says which table it is that is asked.
+    pub(crate) fn asks_of(&mut self, table: TableId) {
+        if let Some((asked, _)) = &mut self.asked {
+            *asked = Some(table);
         }
     }
 
@@ -122,6 +149,28 @@ impl<'a> Exchange<'a> {
     /// Returns how much of the input was taken.
     pub(crate) fn taken(&self) -> usize {
         self.taken
+    }
+
+    /// Returns where it stands: for [`Exchange::count_step`].
+    pub(crate) fn standing(&self) -> Standing {
+        Standing {
+            taken: self.taken,
+            written: self.output.len(),
+            left: self.deferred.batch.len(),
+        }
+    }
+
+    /// Counts what was done since it stood there, in `tally` or, if it was left, beside what was left.
+    /// `base`: where the input begins.
+    #[inline]
+    pub(crate) fn count_step(&mut self, before: Standing, tally: &mut Tally, base: usize) {
+        let bytes = self.taken + self.output.len() - before.taken - before.written;
+        let asked = self.asked.take();
+        let tally = match self.deferred.batch.len() > before.left {
+            true => &mut self.deferred.tally,
+            false => tally,
+        };
+        tally.count(asked, bytes, base + before.taken);
     }
 
     /// Returns the tables.

@@ -24,9 +24,12 @@ mod server;
 #[cfg(any(test, feature = "testing"))]
 mod slow;
 mod socket;
+mod tally;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod timing;
 mod tyrant;
+mod verb;
 mod worker;
 mod writer;
 

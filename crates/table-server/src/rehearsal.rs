@@ -91,6 +91,7 @@ impl<P: Protocol> Rehearsal<P> {
                     table,
                     batch,
                     is_aside,
+                    ..
                 } = mem::take(&mut deferred);
                 self.was_aside = is_aside;
                 let served = self.catalogue.table(table.expect("a batch has its table"));

@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use hikyaku_observe::Observations;
 use hikyaku_tables::{Table, Tables};
 use hikyaku_vfs::{RealDisk, Vfs};
 use tokio::{
@@ -62,6 +63,7 @@ pub struct TableServer {
     address: Option<SocketAddr>,
     unix: Option<PathBuf>,
     metrics: Metrics,
+    observations: Option<Observations>,
     shared: Arc<Shared>,
     seats: Vec<WorkerSeat>,
     writers: Vec<WriterThread>,
@@ -142,6 +144,12 @@ impl TableServer {
         let metrics = Metrics::new(workers);
         let (entrances, arrivals): (Vec<_>, Vec<_>) =
             (0..workers).map(|_| mpsc::unbounded_channel()).unzip();
+        // What is measured is named by the operator alone: the seed need not be secret.
+        let (observations, ledgers) = config
+            .measure_requests
+            .then(|| Observations::new(workers, clock::now_us(), 0))
+            .unzip();
+        let mut ledgers = ledgers.unwrap_or_default().into_iter();
         let replication = set
             .map(|set| Replication::new(set, config.clone()))
             .transpose()
@@ -160,6 +168,7 @@ impl TableServer {
             .map(|(index, arrivals)| WorkerSeat {
                 index,
                 shared: Arc::clone(&shared),
+                ledger: ledgers.next(),
                 tcp: listeners.pop(),
                 // The first worker accepts for all.
                 unix: unix_listener.take(),
@@ -171,6 +180,7 @@ impl TableServer {
             address,
             unix,
             metrics,
+            observations,
             shared,
             seats,
             writers,
@@ -187,6 +197,11 @@ impl TableServer {
     /// Returns the figures.
     pub fn metrics(&self) -> Metrics {
         self.metrics.clone()
+    }
+
+    /// Returns what requests cost by table and command, if that is measured.
+    pub fn observations(&self) -> Option<Observations> {
+        self.observations.clone()
     }
 
     /// Serves until `shutdown` resolves; then stops accepting, carries out what was read, sends the

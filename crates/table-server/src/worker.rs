@@ -10,9 +10,10 @@ use std::{
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
     task::{Context, Waker},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
+use hikyaku_observe::Ledger;
 use hikyaku_tables::Stamp;
 use tokio::{
     runtime::{Builder, LocalOptions},
@@ -28,6 +29,8 @@ use crate::{
     exchange::Desk,
     metrics::{Count, Metrics, WorkerMetrics},
     replication::Replication,
+    tally::Tally,
+    timing::Timing,
 };
 
 /// Bytes read from a socket at once, into one buffer that all connections of a worker use in turn.
@@ -183,6 +186,10 @@ pub(crate) struct Worker {
     pub(crate) output: RefCell<Vec<u8>>,
     /// Room for one value.
     pub(crate) value: RefCell<Vec<u8>>,
+    /// What requests cost, if that is measured.
+    pub(crate) timing: Option<Timing>,
+    /// The requests of the batch that is carried out.
+    pub(crate) tally: RefCell<Tally>,
     /// No request is begun any more.
     pub(crate) draining: Cell<bool>,
     watches: RefCell<HashMap<u64, Rc<Watch>>>,
@@ -190,6 +197,8 @@ pub(crate) struct Worker {
     /// The coarse time.
     now: Cell<u32>,
     tick: Duration,
+    /// One moment by both clocks, not long ago: a batch reads one of them.
+    anchor: Cell<(Instant, u64)>,
     /// The last connection has ended.
     empty: Notify,
 }
@@ -198,6 +207,7 @@ pub(crate) struct Worker {
 pub(crate) struct WorkerSeat {
     pub(crate) index: usize,
     pub(crate) shared: Arc<Shared>,
+    pub(crate) ledger: Option<Ledger>,
     pub(crate) tcp: Option<std::net::TcpListener>,
     pub(crate) unix: Option<std::os::unix::net::UnixListener>,
     pub(crate) arrivals: mpsc::UnboundedReceiver<Arrival>,
@@ -225,7 +235,7 @@ impl WorkerSeat {
                 .map(tokio::net::UnixListener::from_std)
                 .transpose()?,
         };
-        let worker = Rc::new(Worker::new(self.index, self.shared));
+        let worker = Rc::new(Worker::new(self.index, self.shared, self.ledger));
         let care = spawn_local(Rc::clone(&worker).look_after_connections());
         let mut entrance = spawn_local(arrival::receive(
             Rc::clone(&worker),
@@ -250,7 +260,7 @@ impl WorkerSeat {
 }
 
 impl Worker {
-    fn new(index: usize, shared: Arc<Shared>) -> Self {
+    fn new(index: usize, shared: Arc<Shared>, ledger: Option<Ledger>) -> Self {
         let config = &shared.config;
         let shortest = config.request_timeout.min(config.unread_timeout);
         let shortest = config
@@ -262,18 +272,23 @@ impl Worker {
             input: RefCell::new(vec![0; INPUT_BYTES].into()),
             output: RefCell::default(),
             value: RefCell::default(),
+            timing: ledger.map(Timing::new),
+            tally: RefCell::default(),
             draining: Cell::new(false),
             watches: RefCell::default(),
             next_connection: Cell::new(0),
             now: Cell::new(0),
             tick: (shortest / 8).clamp(Duration::from_millis(10), Duration::from_secs(1)),
+            anchor: Cell::new((Instant::now(), clock::now_us())),
             empty: Notify::new(),
             shared,
         }
     }
 
-    /// Returns what protocols use, with the time as it is now.
-    pub(crate) fn desk(&self) -> Desk<'_> {
+    /// Returns what protocols use at this time, which is now.
+    pub(crate) fn desk(&self, now: Instant) -> Desk<'_> {
+        let (then, then_us) = self.anchor.get();
+        let since = now.saturating_duration_since(then).as_micros();
         Desk {
             catalogue: &self.shared.catalogue,
             config: &self.shared.config,
@@ -282,7 +297,7 @@ impl Worker {
             replication: self.shared.replication.as_deref(),
             started_us: self.shared.started_us,
             stamp: Stamp {
-                at_us: clock::now_us(),
+                at_us: then_us.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)),
                 origin: self.shared.config.server_id,
             },
         }
@@ -324,6 +339,7 @@ impl Worker {
             timer.tick().await;
             let now = self.now.get().wrapping_add(1);
             self.now.set(now);
+            self.anchor.set((Instant::now(), clock::now_us()));
             for watch in self.watches.borrow().values() {
                 let patience = match watch.waiting.get() {
                     Waiting::No => continue,

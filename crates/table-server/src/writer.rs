@@ -5,6 +5,7 @@ use std::{
     io, mem,
     sync::{Arc, mpsc},
     thread::{self, JoinHandle},
+    time::{Duration, Instant},
 };
 
 use hikyaku_tables::{Attributes, Change, Condition, Outcome, Stamp, Table, TableError, Update};
@@ -194,7 +195,15 @@ pub(crate) fn carry_out(table: &dyn Table, stamp: Stamp, batches: &mut [Batch]) 
 /// A batch, and where its outcomes go.
 struct Order {
     batch: Batch,
-    done: oneshot::Sender<Vec<Settled>>,
+    done: oneshot::Sender<Outcomes>,
+}
+
+/// What came of a batch.
+pub(crate) struct Outcomes {
+    /// Of each part, in order.
+    pub(crate) settled: Vec<Settled>,
+    /// How long it took to carry out, with those that were carried out together with it.
+    pub(crate) worked: Duration,
 }
 
 /// The way to a table's threads. They end when the last of these is gone.
@@ -240,16 +249,16 @@ impl Writer {
 
     /// Hands a batch over; its outcomes come in the order of its parts. They never come if the
     /// thread is gone, which is a defect.
-    pub(crate) fn send(&self, batch: Batch) -> oneshot::Receiver<Vec<Settled>> {
+    pub(crate) fn send(&self, batch: Batch) -> oneshot::Receiver<Outcomes> {
         Self::hand_over(&self.orders, batch)
     }
 
     /// Hands over a batch that is carried out beside all others that are sent.
-    pub(crate) fn send_aside(&self, batch: Batch) -> oneshot::Receiver<Vec<Settled>> {
+    pub(crate) fn send_aside(&self, batch: Batch) -> oneshot::Receiver<Outcomes> {
         Self::hand_over(&self.aside, batch)
     }
 
-    fn hand_over(way: &mpsc::Sender<Order>, batch: Batch) -> oneshot::Receiver<Vec<Settled>> {
+    fn hand_over(way: &mpsc::Sender<Order>, batch: Batch) -> oneshot::Receiver<Outcomes> {
         let (done, outcomes) = oneshot::channel();
         let _ = way.send(Order { batch, done });
         outcomes
@@ -308,10 +317,13 @@ fn work(table: &dyn Table, received: &mpsc::Receiver<Order>, server_id: u32) {
                 (batch, (parts, done))
             })
             .unzip();
+        let begun = Instant::now();
         let mut settled = carry_out(table, stamp, &mut batches).into_iter();
+        let worked = begun.elapsed();
         for (parts, done) in waiting {
+            let settled = settled.by_ref().take(parts).collect();
             // A connection that has gone does not hear of it.
-            let _ = done.send(settled.by_ref().take(parts).collect());
+            let _ = done.send(Outcomes { settled, worked });
         }
     }
 }

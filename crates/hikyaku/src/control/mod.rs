@@ -1,4 +1,4 @@
-//! How a command reaches a store that a server has open: a Unix socket in the data folder.
+//! How a command reaches a store (or tables) that a server has open: a Unix socket in the data folder.
 //!
 //! The client sends one line, the [`Operation`](crate::operations::Operation) as JSON, and for an
 //! import its input after it, to the end of its side. The server answers in lines, each with a letter
@@ -9,7 +9,7 @@ mod client;
 mod server;
 
 pub(crate) use client::call;
-pub(crate) use server::ControlServer;
+pub(crate) use server::{Carrier, ControlServer};
 
 use std::path::{Path, PathBuf};
 

@@ -23,7 +23,7 @@ use serde::Serialize;
 use super::{EVENT, FAILURE, PROGRESS, REPORT};
 use crate::{
     failure::Failure,
-    operations::{Audience, Host, Operation, Progress, Report, carry_out},
+    operations::{Audience, Input, Operation, Progress, Report},
 };
 
 /// A request holds filters: those of 15,000 ids have a megabyte.
@@ -32,6 +32,18 @@ const REQUEST_BYTES_MAX: u64 = 64 << 20;
 const PAUSE: Duration = Duration::from_millis(100);
 /// How long a shutdown waits for commands to end.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What carries an operation out, on a command's own thread.
+pub(crate) trait Carrier: Clone + Send + 'static {
+    /// Carries an operation out. Once `stop` is set it ends as soon as it can, in order.
+    fn carry_out(
+        &self,
+        operation: &Operation,
+        input: Input,
+        stop: &Arc<AtomicBool>,
+        audience: &mut dyn Audience,
+    ) -> Result<Report, Failure>;
+}
 
 /// A listening control socket.
 #[derive(Debug)]
@@ -42,8 +54,8 @@ pub(crate) struct ControlServer {
 }
 
 impl ControlServer {
-    /// Listens. The caller has the store open, so that a socket found here is a dead server's.
-    pub(crate) fn start(path: PathBuf, host: Host) -> io::Result<Self> {
+    /// Listens. The caller has what is in the folder open, so that a socket found here is a dead server's.
+    pub(crate) fn start(path: PathBuf, host: impl Carrier) -> io::Result<Self> {
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -84,7 +96,7 @@ fn remove(path: &Path) {
 
 type Connections = Arc<Mutex<HashMap<u64, UnixStream>>>;
 
-fn accept(listener: &UnixListener, host: &Host, stop: &Arc<AtomicBool>) {
+fn accept(listener: &UnixListener, host: &impl Carrier, stop: &Arc<AtomicBool>) {
     let connections = Connections::default();
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
     for id in 0.. {
@@ -132,7 +144,7 @@ fn lock(connections: &Connections) -> std::sync::MutexGuard<'_, HashMap<u64, Uni
 }
 
 /// Serves one command.
-fn serve(stream: UnixStream, host: &Host, stop: &Arc<AtomicBool>) -> io::Result<()> {
+fn serve(stream: UnixStream, host: &impl Carrier, stop: &Arc<AtomicBool>) -> io::Result<()> {
     let mut reader = BufReader::new(stream.try_clone()?);
     let mut line = Vec::new();
     reader
@@ -146,7 +158,7 @@ fn serve(stream: UnixStream, host: &Host, stop: &Arc<AtomicBool>) -> io::Result<
     let result = match serde_json::from_slice::<Operation>(&line) {
         Ok(operation) => {
             tracing::info!(operation = operation.name(), "command begun");
-            let result = carry_out(host, &operation, Box::new(reader), stop, &mut audience);
+            let result = host.carry_out(&operation, Box::new(reader), stop, &mut audience);
             tracing::info!(
                 operation = operation.name(),
                 ok = result.is_ok(),

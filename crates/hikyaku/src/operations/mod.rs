@@ -16,6 +16,7 @@ use std::{
 
 use hikyaku_event::Filter;
 use hikyaku_members::Members;
+use hikyaku_observe::Observations;
 use hikyaku_relay::RelayUrls;
 use hikyaku_server::Watch;
 use serde::{Deserialize, Serialize};
@@ -31,6 +32,7 @@ pub(crate) use report::{
 
 use crate::{
     bans::KeptBans,
+    control::Carrier,
     failure::Failure,
     opened::Opened,
     waiting::{unix_now_us, wait},
@@ -166,6 +168,20 @@ pub(crate) struct Host {
     pub(crate) bans: Option<KeptBans>,
     /// The server; none if nobody is served.
     pub(crate) watch: Option<Watch>,
+    /// What requests cost the tables that are served beside it; none if there are none.
+    pub(crate) tables: Option<Observations>,
+}
+
+impl Carrier for Host {
+    fn carry_out(
+        &self,
+        operation: &Operation,
+        input: Input,
+        stop: &Arc<AtomicBool>,
+        audience: &mut dyn Audience,
+    ) -> Result<Report, Failure> {
+        carry_out(self, operation, input, stop, audience)
+    }
 }
 
 /// Carries an operation out on this thread. Once `stop` is set it ends as soon as it can, in order.
@@ -225,12 +241,10 @@ pub(crate) fn carry_out(
         }
         Operation::Requests => {
             let observations = host.watch.as_ref().and_then(Watch::observations);
-            let observations = observations.ok_or_else(|| {
-                Failure::Failed(
-                    "what requests cost is not measured (metrics.requests is false)".to_owned(),
-                )
-            })?;
-            Ok(Report::Requests(observations.snapshot(unix_now_us())))
+            let tables = host.tables.as_ref();
+            let both =
+                observations.map(|own| tables.map_or_else(|| own.clone(), |it| own.with(it)));
+            requests(both.as_ref())
         }
         Operation::Condition => {
             let watch = host.watch.as_ref();
@@ -242,6 +256,14 @@ pub(crate) fn carry_out(
             ask_about(members, operation)
         }
     }
+}
+
+/// Tells what requests have cost, if it is measured.
+pub(crate) fn requests(observations: Option<&Observations>) -> Result<Report, Failure> {
+    let observations = observations.ok_or_else(|| {
+        Failure::Failed("what requests cost is not measured (metrics.requests is false)".to_owned())
+    })?;
+    Ok(Report::Requests(observations.snapshot(unix_now_us())))
 }
 
 fn verify(host: &Host, audience: &mut dyn Audience) -> Result<Report, Failure> {

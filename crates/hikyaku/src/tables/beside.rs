@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures_channel::oneshot;
+use hikyaku_observe::Observations;
 use hikyaku_server::Gauge;
 use hikyaku_table_server::{Count, Metrics, TableServer, TableServerConfig};
 use hikyaku_tables::{Logging, NamedTable, Table, Tables, TablesOptions};
@@ -67,6 +68,7 @@ pub(crate) struct ServedTables {
     thread: JoinHandle<()>,
     tables: Arc<Tables>,
     metrics: Metrics,
+    observations: Option<Observations>,
 }
 
 impl ServedTables {
@@ -90,12 +92,14 @@ impl ServedTables {
             unix: wanted.unix.clone(),
             token: wanted.token.clone().map(|token| token.0),
             server_id: wanted.server_id,
+            measure_requests: settings.server.measure_requests,
             ..TableServerConfig::default()
         };
         let server = TableServer::bind_set(config, Arc::clone(&tables)).map_err(|error| {
             Failure::Failed(format!("the tables can't be served: {}", chain(&error)))
         })?;
         let metrics = server.metrics();
+        let observations = server.observations();
         if let Some(address) = server.address() {
             tracing::info!("tables are ready at {address}");
         }
@@ -117,7 +121,13 @@ impl ServedTables {
             thread,
             tables,
             metrics,
+            observations,
         }))
+    }
+
+    /// Returns what requests cost, if that is measured.
+    pub(crate) fn observations(&self) -> Option<Observations> {
+        self.observations.clone()
     }
 
     /// Returns the tables by their names, for plugins.

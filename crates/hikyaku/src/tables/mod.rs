@@ -10,15 +10,18 @@ use std::process::ExitCode;
 
 use hikyaku_tables::TableError;
 
-use crate::failure::{Failure, chain};
+use crate::{
+    configuration::Settings,
+    failure::{Failure, chain},
+};
 
 pub(crate) use beside::{ServedTables, TablesSettings, Token};
 pub(crate) use command::TablesCommand;
 
 /// Runs a command.
-pub(crate) fn run(command: &TablesCommand) -> Result<ExitCode, Failure> {
+pub(crate) fn run(command: &TablesCommand, settings: &Settings) -> Result<ExitCode, Failure> {
     match command {
-        TablesCommand::Serve(flags) => serve::serve(flags),
+        TablesCommand::Serve(flags) => serve::serve(flags, settings),
         TablesCommand::Restore {
             folder,
             open,

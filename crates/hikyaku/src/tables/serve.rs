@@ -1,14 +1,22 @@
 //! `tables serve`: opens the tables, binds, says that it is ready, and closes in order.
 
-use std::{process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    process::ExitCode,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
+use hikyaku_observe::Observations;
 use hikyaku_table_server::{Source, TableServer, TableServerConfig, TableServerError};
 use hikyaku_tables::{Logging, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk};
 
 use super::{command::Log, command::ServeFlags, failure};
 use crate::{
+    configuration::Settings,
+    control::{self, Carrier, ControlServer},
     failure::{Failure, chain},
+    operations::{Audience, Input, Operation, Report, requests},
     serve::allow_connections,
     signals,
 };
@@ -16,8 +24,29 @@ use crate::{
 /// memcached's port.
 const PORT: u16 = 11211;
 
+/// What a table server's control socket is asked: what requests cost.
+#[derive(Debug, Clone)]
+struct Asked(Option<Observations>);
+
+impl Carrier for Asked {
+    fn carry_out(
+        &self,
+        operation: &Operation,
+        _input: Input,
+        _stop: &Arc<AtomicBool>,
+        _audience: &mut dyn Audience,
+    ) -> Result<Report, Failure> {
+        match operation {
+            Operation::Requests => requests(self.0.as_ref()),
+            _ => Err(Failure::Failed(
+                "a table server has this folder open: there are no events in it".to_owned(),
+            )),
+        }
+    }
+}
+
 /// Serves until a signal comes.
-pub(super) fn serve(flags: &ServeFlags) -> Result<ExitCode, Failure> {
+pub(super) fn serve(flags: &ServeFlags, settings: &Settings) -> Result<ExitCode, Failure> {
     let stop = signals::first().map_err(|error| Failure::io("can't listen to signals", &error))?;
     allow_connections();
     let disk: Disk = Arc::new(RealDisk);
@@ -52,11 +81,20 @@ pub(super) fn serve(flags: &ServeFlags) -> Result<ExitCode, Failure> {
         connections_max: flags.connections_max,
         value_bytes_max: flags.value_bytes_max,
         idle_timeout: flags.idle_timeout.map(Duration::from_secs),
+        measure_requests: settings.server.measure_requests,
         ..TableServerConfig::default()
     };
     let server = TableServer::bind_set(config, Arc::clone(&tables)).map_err(|error| why(&error))?;
+    let asked = Asked(server.observations());
+    // Tables that commands can't reach are served all the same.
+    let control = ControlServer::start(control::socket(&flags.folder), asked)
+        .inspect_err(|error| tracing::warn!(%error, "`hikyaku slow` can't reach this server"))
+        .ok();
     say_ready(&server, flags);
     let served = server.run(stop).map_err(|error| why(&error));
+    if let Some(control) = control {
+        control.stop();
+    }
     let closed = match Arc::into_inner(tables) {
         Some(tables) => tables
             .close()

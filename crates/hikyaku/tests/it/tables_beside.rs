@@ -47,6 +47,56 @@ fn the_relay_serves_tables_beside_itself_and_keeps_them() {
 }
 
 #[test]
+fn what_their_clients_ask_is_told_with_the_requests_of_the_relay() {
+    let place = Place::new();
+    let port = free_port();
+    place.write(
+        "hikyaku.toml",
+        format!(
+            "[tables]\nopen = [\"seen=seen.fixed?width=16\", \"names=names.hash\"]\n\
+             listen = \"127.0.0.1:{port}\"\n"
+        ),
+    );
+    let relay = Relay::start(&place);
+    Client::connect(&relay.address);
+    let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let sent = "set 7 0 0 5 noreply\r\nhello\r\nset 8 0 0 5 noreply\r\nhello\r\nget 7 8\r\n";
+    assert_eq!(ask(&mut stream, sent), "VALUE 7 0 5\r\n");
+    for _ in 0..4 {
+        stream.read_line(&mut String::new()).unwrap();
+    }
+    assert_eq!(ask(&mut stream, "set names:a 0 0 1\r\nb\r\n"), "STORED\r\n");
+    assert_eq!(ask(&mut stream, "ms names:a 1 MQ\r\nc\r\n"), "HD\r\n");
+    assert_eq!(ask(&mut stream, "whatever\r\n"), "ERROR\r\n");
+    // What was answered before is taken down when this is.
+    assert!(ask(&mut stream, "version\r\n").starts_with("VERSION"));
+    let report = place.run(&["slow", "--json"]).json();
+    let shape = |name: &str| {
+        let mut shapes = report["shapes"].as_array().unwrap().iter();
+        let found = shapes.find(|shape| shape["shape"] == name);
+        found.unwrap_or_else(|| panic!("no {name} in {report:#}"))
+    };
+    let set = shape("TABLE seen set");
+    assert_eq!((&set["calls"], &set["bytes"]), (&2.into(), &56.into()));
+    assert_eq!(set["example"], "set 7 0 0 5 noreply (and 1 more at once)");
+    assert!(set["p50_us"].as_f64() > Some(0.0), "{set:#}");
+    assert_eq!(shape("TABLE seen get")["calls"], 1);
+    for name in ["TABLE names set", "TABLE names rotate"] {
+        let waited = shape(name);
+        assert_eq!(waited["calls"], 1, "{name}");
+        assert!(
+            waited["phases"]["write_us"].as_f64() > Some(0.0),
+            "{waited:#}"
+        );
+    }
+    assert_eq!(shape("TABLE names set")["example"], "set names:a 0 0 1");
+    assert_eq!(shape("TABLE (refused)")["calls"], 1);
+    assert_eq!(shape("GET / (WebSocket)")["calls"], 1);
+    assert!(!report.to_string().contains("hello"));
+    relay.stop();
+}
+
+#[test]
 fn tables_on_a_public_address_need_a_token() {
     let place = Place::new();
     place.write(

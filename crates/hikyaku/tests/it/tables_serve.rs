@@ -117,6 +117,54 @@ fn keys(stream: &mut TcpStream, interval: &[u8]) -> Vec<Vec<u8>> {
 }
 
 #[test]
+fn what_requests_cost_is_told_by_table_and_command() {
+    let place = Place::new();
+    let flags = [
+        "--open", FIXED, "--open", "lists=*", "--folder", "t", "--log", "sync",
+    ];
+    let served = Served::tcp(&place, &flags);
+    let mut client = served.connect();
+    say(&mut client, b"set 1 0 0 1\r\na\r\n", b"STORED\r\n");
+    say(&mut client, b"get 1\r\n", b"VALUE 1 0 1\r\na\r\nEND\r\n");
+    let mut other = served.connect();
+    say(&mut other, &tyrant(0x10, &[b"lists:k", b"secret"]), &[0]);
+    say(&mut other, &tyrant(0x18, &[b"2", b"b"]), &[]);
+    say(&mut other, &tyrant(0x30, &[b"2"]), b"\0\0\0\0\x01b");
+    // What was answered before is taken down when these are.
+    say(&mut client, b"mn\r\n", b"MN\r\n");
+    say(&mut other, &tyrant(0x80, &[]), &[0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    let report = place.run(&["slow", "--data", "t", "--json"]).json();
+    let shape = |name: &str| {
+        let mut shapes = report["shapes"].as_array().unwrap().iter();
+        let found = shapes.find(|shape| shape["shape"] == name);
+        found.unwrap_or_else(|| panic!("no {name} in {report:#}"))
+    };
+    assert_eq!(shape("TABLE seen set")["calls"], 1);
+    // Its answer waited for the log.
+    let waited = shape("TABLE seen set")["phases"]["wait_us"].as_f64();
+    assert!(waited > Some(0.0), "{report:#}");
+    // Both protocols' reads of one table are one.
+    assert_eq!(shape("TABLE seen get")["calls"], 2);
+    assert_eq!(shape("TABLE seen putnr")["calls"], 1);
+    assert_eq!(shape("TABLE lists put")["example"], "put lists:k");
+    assert!(!report.to_string().contains("secret"));
+    let top = place.run(&["top", "--data", "t", "--count", "1", "--interval", "1"]);
+    assert!(top.ok().contains("hikyaku top"));
+    let refused = place.run(&["count", "--data", "t", "{}"]).failed(1);
+    assert!(refused.contains("no events"), "{refused}");
+    served.stop();
+    let error = place.run(&["slow", "--data", "t"]).failed(1);
+    assert!(error.contains("no server runs"), "{error}");
+
+    place.write("hikyaku.toml", "[metrics]\nrequests = false\n");
+    let served = Served::tcp(&place, &["--open", FIXED, "--folder", "t"]);
+    say(&mut served.connect(), b"mn\r\n", b"MN\r\n");
+    let error = place.run(&["slow", "--data", "t"]).failed(1);
+    assert!(error.contains("metrics.requests"), "{error}");
+    served.stop();
+}
+
+#[test]
 fn the_first_table_is_the_default_and_what_is_kept_is_there_after_a_restart() {
     let place = Place::new();
     let flags = [

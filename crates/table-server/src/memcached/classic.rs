@@ -15,6 +15,7 @@ use crate::{
     catalogue::Catalogue,
     exchange::{Exchange, Step},
     metrics::Count,
+    verb::Verb,
 };
 
 impl Session {
@@ -55,6 +56,17 @@ impl Session {
             _ => Asked::Store,
         };
         let (id, key) = exchange.catalogue().resolve(store.key);
+        exchange.asks(
+            id,
+            match store.mode {
+                Mode::Set => Verb::Set,
+                Mode::Add => Verb::Add,
+                Mode::Replace => Verb::Replace,
+                Mode::Append => Verb::Append,
+                Mode::Prepend => Verb::Prepend,
+                Mode::Cas(_) => Verb::Cas,
+            },
+        );
         let update = Update {
             key,
             condition,
@@ -84,6 +96,7 @@ impl Session {
             return Step::Settle;
         }
         exchange.count(Count::Flush, 1);
+        exchange.asks(Catalogue::DEFAULT, Verb::FlushAll);
         let now = exchange.stamp().seconds();
         let served = exchange.catalogue().table(Catalogue::DEFAULT);
         if delay > 0 {

@@ -1,6 +1,7 @@
 //! memcached's text protocol, its meta commands included, and the modes of `ms` that rotate.
 
 mod classic;
+mod example;
 mod leases;
 mod meta;
 mod reading;
@@ -14,5 +15,6 @@ pub(crate) mod testing;
 mod tests;
 mod words;
 
+pub(crate) use example::example;
 pub(crate) use leases::Leases;
 pub(crate) use session::Session;

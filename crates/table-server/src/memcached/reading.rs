@@ -11,6 +11,7 @@ use super::{
 use crate::{
     exchange::{Exchange, Handed, Step},
     metrics::Count,
+    verb::Verb,
 };
 
 /// Bytes of answers from which on the rest waits until they are sent.
@@ -24,6 +25,8 @@ pub(super) struct Reading {
     pub(super) expiry: Option<i64>,
     /// Bytes of the input that are left of the line, its end included.
     pub(super) left: usize,
+    /// It is said what is asked for.
+    pub(super) is_told: bool,
 }
 
 /// What became of one key.
@@ -46,10 +49,13 @@ impl Reading {
 
     /// Answers keys. `Some` if the read goes on later.
     pub(super) fn go_on(mut self, exchange: &mut Exchange<'_>) -> (Option<Self>, Step) {
-        let before = self.left;
-        // Nothing is taken by a step that settles.
-        let settle = |reading: Self| match reading.left {
-            left if left == before => (Some(reading), Step::Settle),
+        let (before, was_told) = (self.left, self.is_told);
+        // Nothing is taken, or told, by a step that settles.
+        let settle = |mut reading: Self| match reading.left {
+            left if left == before => {
+                reading.is_told = was_told;
+                (Some(reading), Step::Settle)
+            }
             _ => (Some(reading), Step::Went),
         };
         let line = exchange.input().get(..self.left).unwrap_or_default();
@@ -81,8 +87,12 @@ impl Reading {
         }
     }
 
-    fn answer(&self, key: &[u8], exchange: &mut Exchange<'_>) -> Answered {
+    fn answer(&mut self, key: &[u8], exchange: &mut Exchange<'_>) -> Answered {
         let (id, name) = exchange.catalogue().resolve(key);
+        if !self.is_told {
+            self.is_told = true;
+            exchange.asks(id, self.verb());
+        }
         let served = exchange.catalogue().table(id);
         if self.expiry.is_some() && served.updates_wait {
             let (reading, whole) = (*self, key.to_vec());
@@ -116,6 +126,14 @@ impl Reading {
             return Answered::Refused;
         }
         Answered::Yes
+    }
+
+    fn verb(&self) -> Verb {
+        match (self.expiry, self.with_unique) {
+            (Some(_), _) => Verb::GetAndTouch,
+            (None, true) => Verb::GetWithUnique,
+            (None, false) => Verb::Get,
+        }
     }
 
     /// Counts what came of one key.

@@ -17,6 +17,7 @@ use crate::{
     catalogue::TableId,
     exchange::{Exchange, Handed, Protocol, Step},
     metrics::Count,
+    verb::Verb,
     writer::{Settled, Task},
 };
 
@@ -77,6 +78,7 @@ impl Session {
     pub(super) fn refuse(text: &str, at: Line<'_>, exchange: &mut Exchange<'_>) -> Step {
         let step = Self::say(text, at, exchange);
         if step == Step::Went {
+            exchange.asks(None, Verb::Refused);
             exchange.count(Count::Refused, 1);
         }
         step
@@ -94,6 +96,7 @@ impl Session {
         if !exchange.is_settled() {
             return Step::Settle;
         }
+        exchange.asks(None, Verb::Refused);
         exchange.count(Count::Refused, 1);
         exchange.take(at.bytes);
         self.skip = length + 2;
@@ -183,6 +186,7 @@ impl Session {
                     with_unique,
                     expiry,
                     left,
+                    is_told: false,
                 };
                 let (reading, step) = reading.go_on(exchange);
                 self.reading = reading;
@@ -190,6 +194,7 @@ impl Session {
             }
             Request::Delete { key, is_quiet } => {
                 let (id, key) = exchange.catalogue().resolve(key);
+                exchange.asks(id, Verb::Delete);
                 let update = Update::new(key, Change::Remove);
                 self.update((id, &update), (Asked::Delete, is_quiet), at.bytes, exchange)
             }
@@ -202,8 +207,10 @@ impl Session {
                 let (id, key) = exchange.catalogue().resolve(key);
                 let initial = None;
                 let (change, asked) = if is_up {
+                    exchange.asks(id, Verb::Increment);
                     (Change::Increment { by, initial }, Asked::Increment)
                 } else {
+                    exchange.asks(id, Verb::Decrement);
                     (Change::Decrement { by, initial }, Asked::Decrement)
                 };
                 let update = Update::new(key, change);
@@ -215,6 +222,7 @@ impl Session {
                 is_quiet,
             } => {
                 let (id, key) = exchange.catalogue().resolve(key);
+                exchange.asks(id, Verb::Touch);
                 let expires_at = expires_at(expiry, exchange.stamp().seconds());
                 let update = Update {
                     attributes: Attributes {
@@ -234,10 +242,16 @@ impl Session {
             Request::MetaDelete(words) => self.meta(Command::Delete, words, at, exchange),
             Request::MetaArithmetic(words) => self.meta(Command::Arithmetic, words, at, exchange),
             Request::MetaDebug(words) => Self::meta_debug(words, at, exchange),
-            Request::MetaNoOp => Self::say("MN", at, exchange),
+            Request::MetaNoOp => {
+                exchange.asks(None, Verb::NoOp);
+                Self::say("MN", at, exchange)
+            }
             Request::FlushAll { delay, is_quiet } => self.flush_all(delay, is_quiet, at, exchange),
-            Request::Verbosity { is_quiet: false } => Self::say("OK", at, exchange),
-            Request::Verbosity { is_quiet: true } => {
+            Request::Verbosity { is_quiet } => {
+                exchange.asks(None, Verb::Verbosity);
+                if !is_quiet {
+                    return Self::say("OK", at, exchange);
+                }
                 exchange.take(at.bytes);
                 Step::Went
             }
@@ -248,15 +262,21 @@ impl Session {
                 if !statistics::write(about, exchange) {
                     return Self::refuse(ERROR, at, exchange);
                 }
+                exchange.asks(None, Verb::Stats);
                 exchange.take(at.bytes);
                 Step::Went
             }
             Request::Version => {
+                exchange.asks(None, Verb::Version);
                 let version = concat!("VERSION ", env!("CARGO_PKG_VERSION"));
                 Self::say(version, at, exchange)
             }
             Request::Quit if !exchange.is_settled() => Step::Settle,
-            Request::Quit => Step::Close,
+            Request::Quit => {
+                exchange.asks(None, Verb::Quit);
+                exchange.take(at.bytes);
+                Step::Close
+            }
         }
     }
 }
@@ -303,6 +323,7 @@ impl Protocol for Session {
         match Request::parse(text) {
             Ok(request) => self.carry_out(request, at, exchange),
             Err(refusal) if refusal.is_quiet => {
+                exchange.asks(None, Verb::Refused);
                 exchange.count(Count::Refused, 1);
                 exchange.take(at.bytes);
                 Step::Went

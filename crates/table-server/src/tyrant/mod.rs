@@ -7,6 +7,7 @@
 mod administration;
 mod arguments;
 mod double;
+mod example;
 mod functions;
 mod iterator;
 mod keys;
@@ -21,4 +22,5 @@ pub(crate) mod testing;
 mod tests;
 mod wire;
 
+pub(crate) use example::example;
 pub(crate) use session::{OVERDUE, Session};

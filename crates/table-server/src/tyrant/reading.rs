@@ -87,6 +87,7 @@ impl Session {
         exchange: &mut Exchange<'_>,
     ) -> Step {
         let (id, pattern) = exchange.catalogue().resolve(prefix);
+        exchange.asks_of(id);
         let table_name = prefix.len() - pattern.len();
         let (prefix, pattern) = (prefix.get(..table_name), pattern.to_vec());
         let prefix = prefix.unwrap_or_default().to_vec();

@@ -18,6 +18,7 @@ use crate::{
     exchange::{Exchange, Handed, Protocol, Step},
     metrics::Count,
     replication::Handover,
+    verb::Verb,
     writer::{Settled, Task},
 };
 
@@ -108,6 +109,7 @@ impl Session {
             }
             Parsed::Broken => return refuse_all(exchange),
         };
+        exchange.asks(Catalogue::DEFAULT, request.verb());
         if let Request::Put { how, key, value } = request {
             return self.put(how, key, value, bytes, exchange);
         }
@@ -219,6 +221,7 @@ impl Session {
         exchange: &mut Exchange<'_>,
     ) -> Step {
         let (id, key) = exchange.catalogue().resolve(update.key);
+        exchange.asks_of(id);
         let table = &*exchange.catalogue().table(id).table;
         let update = Update { key, ..*update };
         let handed = match Word::of(table, key) {
@@ -330,6 +333,13 @@ impl Session {
             return Step::Went;
         };
         exchange.count(Count::TyrantOther, 1);
+        exchange.asks(
+            Catalogue::DEFAULT,
+            match gathering.purpose {
+                For::GetMany => Verb::GetMany,
+                For::Misc(_) => Verb::Misc,
+            },
+        );
         match (gathering.strings, gathering.purpose) {
             (Some(keys), For::GetMany) => self.get_many(&keys, exchange),
             (Some(arguments), For::Misc(name)) => self.misc(name, arguments, exchange),
@@ -372,6 +382,7 @@ impl Session {
         self.state = State::Idle;
         self.error = Some((MISCELLANEOUS, "the request is too long".to_owned()));
         exchange.count(Count::Refused, 1);
+        exchange.asks(None, Verb::Refused);
         refusal.write(exchange.output);
         Step::Went
     }
@@ -402,6 +413,7 @@ pub(super) fn refuse_all(exchange: &mut Exchange<'_>) -> Step {
         return Step::Settle;
     }
     exchange.count(Count::Refused, 1);
+    exchange.asks(None, Verb::Refused);
     exchange.output.push(FAILED);
     Step::Close
 }
@@ -414,8 +426,12 @@ pub(super) fn done(result: Result<(), TableError>) -> Result<Vec<u8>, TableError
     result.map(|()| vec![DONE])
 }
 
-pub(super) fn resolve<'a, 'k>(key: &'k [u8], exchange: &Exchange<'a>) -> (&'a dyn Table, &'k [u8]) {
+pub(super) fn resolve<'a, 'k>(
+    key: &'k [u8],
+    exchange: &mut Exchange<'a>,
+) -> (&'a dyn Table, &'k [u8]) {
     let (id, key) = exchange.catalogue().resolve(key);
+    exchange.asks_of(id);
     (&*exchange.catalogue().table(id).table, key)
 }
 

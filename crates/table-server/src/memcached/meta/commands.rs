@@ -19,6 +19,7 @@ use crate::{
         words::Words,
     },
     metrics::Count,
+    verb::Verb,
 };
 
 impl Session {
@@ -47,6 +48,13 @@ impl Session {
             return self.refuse_block(TOO_LARGE, false, length, at, exchange);
         }
         let (id, key) = exchange.catalogue().resolve(&meta.key);
+        exchange.asks(
+            id,
+            match meta.options.mode {
+                Some(b'Q' | b'V') => Verb::MetaRotate,
+                _ => Verb::MetaSet,
+            },
+        );
         let now = exchange.stamp().seconds();
         let data = at.rest.get(..block);
         let content = data.and_then(|data| data.strip_suffix(b"\r\n"));
@@ -146,6 +154,15 @@ impl Session {
         };
         let options = meta.options;
         let (id, key) = exchange.catalogue().resolve(&meta.key);
+        exchange.asks(
+            id,
+            match command {
+                Command::Get => Verb::MetaGet,
+                Command::Set => Verb::MetaSet,
+                Command::Delete => Verb::MetaDelete,
+                Command::Arithmetic => Verb::MetaArithmetic,
+            },
+        );
         let served = exchange.catalogue().table(id);
         let now = exchange.stamp().seconds();
         let increment = match command {
@@ -250,6 +267,7 @@ impl Session {
         }
         exchange.take(at.bytes);
         let (id, key) = exchange.catalogue().resolve(&meta.key);
+        exchange.asks(id, Verb::MetaDebug);
         let table = &*exchange.catalogue().table(id).table;
         let now = exchange.stamp().seconds();
         let told = get::debug(table, key, word, now, exchange.value, exchange.output);

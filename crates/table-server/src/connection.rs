@@ -18,6 +18,7 @@ use hikyaku_tables::WhenDurable;
 use crate::{
     door::Door,
     exchange::{Deferred, Exchange, Protocol, Step},
+    gathering,
     metrics::Count,
     replication::Handover,
     socket::Stream,
@@ -245,6 +246,7 @@ impl Connection {
         }
         worker.counts.add(Count::Reads, 1);
         worker.counts.add(Count::BytesRead, received as u64);
+        gathering::received(received);
         if kept > SHORT_TAIL {
             drop(buffer);
             return Poll::Ready(self.carry_out_tail(worker, cx, sent).map(Some));
@@ -531,5 +533,6 @@ fn written_some(written: usize, worker: &Worker) -> io::Result<usize> {
     }
     worker.counts.add(Count::Writes, 1);
     worker.counts.add(Count::BytesWritten, written as u64);
+    gathering::answered();
     Ok(written)
 }

@@ -15,6 +15,7 @@ mod config;
 mod connection;
 mod door;
 mod exchange;
+mod gathering;
 mod memcached;
 mod metrics;
 #[cfg(any(test, feature = "testing"))]

@@ -27,6 +27,7 @@ use crate::{
     clock,
     config::TableServerConfig,
     exchange::Desk,
+    gathering,
     metrics::{Count, Metrics, WorkerMetrics},
     replication::Replication,
     tally::Tally,
@@ -220,6 +221,7 @@ impl WorkerSeat {
     pub(crate) fn run(self) -> io::Result<()> {
         let runtime = Builder::new_current_thread()
             .enable_all()
+            .on_thread_park(gathering::before_wait)
             .build_local(LocalOptions::default())?;
         runtime.block_on(self.work())
     }

@@ -3,12 +3,14 @@
 
 use std::{
     collections::HashSet,
+    io::{Read, Write},
     net::TcpStream,
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
+    time::{Duration, Instant},
 };
 
 use hikyaku_event::{
@@ -348,6 +350,27 @@ fn a_ban_in_the_data_folder_stays_and_is_in_force_at_once() {
     while client.publish(note(7, 0).json())[2] == false {}
     place.run(&["ban", "127.0.0.1", "--reason", "later"]).ok();
     assert_eq!(client.goodbye(), (1008, "blocked: later".to_owned()));
+    // Pages neither, whatever they claim to be: each worker in its turn.
+    for head in ["GET / HTTP/1.1", "GET /page HTTP/1.1\r\nUpgrade: websocket"] {
+        let page = || {
+            let mut stream = TcpStream::connect(&relay.address).unwrap();
+            let request = format!("{head}\r\nHost: here\r\nConnection: close\r\n\r\n");
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer).unwrap();
+            answer
+        };
+        let deadline = Instant::now() + Duration::from_secs(60);
+        let refused = loop {
+            let answer = page();
+            if answer.starts_with("HTTP/1.1 403") {
+                break answer;
+            }
+            assert!(Instant::now() < deadline, "{answer}");
+        };
+        assert!(refused.contains("blocked: later"), "{refused}");
+        assert!(refused.contains("x-request-id: "), "{refused}");
+    }
     relay.stop();
     let listed = place.run(&["bans"]).ok();
     assert_eq!(listed, "127.0.0.1/32 is banned: later\n::1/128 is banned\n");

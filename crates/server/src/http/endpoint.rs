@@ -225,6 +225,11 @@ impl Endpoint<'_> {
     fn answering(&self, request: http::Request<Incoming>, id: HeaderValue) -> Answering {
         let shared = &self.worker.shared;
         let path = request.uri().path();
+        // A WebSocket's client is told in its own words, once there is one.
+        let is_told_there = path == "/" && Site::is_upgrade(&request);
+        if !is_told_there && let Some(refusal) = self.refusal(&request) {
+            return Answering::Now(Some(refusal));
+        }
         if shared.routes.is_empty() || path == "/" && Site::claims(&request) {
             return self.answer_for_the_relay(&request, id);
         }
@@ -278,6 +283,19 @@ impl Endpoint<'_> {
         let requests = &self.worker.requests;
         requests.http(request.method(), route, begun.elapsed(), failed, None);
         Answering::Now(Some(response))
+    }
+
+    /// Returns what a client hears whose address is kept out.
+    fn refusal(&self, request: &http::Request<Incoming>) -> Option<Response> {
+        let begun = Instant::now();
+        let reason = self.worker.ban_of(self.client(request.headers()), &[])?;
+        let detail = format!("blocked: {reason}");
+        let mut response = Problem::new(StatusCode::FORBIDDEN, detail).into_response();
+        let id = self.name(request.headers());
+        response.headers_mut().insert(request_id::HEADER, id);
+        let requests = &self.worker.requests;
+        requests.http(request.method(), "(banned)", begun.elapsed(), false, None);
+        Some(response)
     }
 
     fn response_of_the_relay(&self, request: &http::Request<Incoming>) -> Response {

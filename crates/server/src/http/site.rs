@@ -60,8 +60,13 @@ impl Site {
     /// Tells whether a request to `/` is the relay's in any case: others may answer the rest.
     pub(super) fn claims<B>(request: &Request<B>) -> bool {
         *request.method() == Method::OPTIONS
-            || has_token(request.headers(), &header::UPGRADE, "websocket")
+            || Self::is_upgrade(request)
             || wants_information(request.headers())
+    }
+
+    /// Tells whether a request wants a WebSocket.
+    pub(super) fn is_upgrade<B>(request: &Request<B>) -> bool {
+        has_token(request.headers(), &header::UPGRADE, "websocket")
     }
 
     pub(super) fn answer<B>(&self, request: &Request<B>) -> Answer {
@@ -71,7 +76,7 @@ impl Site {
                 "there is nothing at this path\n",
             ));
         }
-        if has_token(request.headers(), &header::UPGRADE, "websocket") {
+        if Self::is_upgrade(request) {
             return upgrade(request);
         }
         Answer::Respond(match *request.method() {

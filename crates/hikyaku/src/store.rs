@@ -97,6 +97,10 @@ impl Store {
             options.backfill = false;
             // Only an import comes to a store that need not be there.
             options.defer_indexes = absent == Absent::Make;
+            if absent == Absent::Refuse {
+                // Nor is it for somebody who reads to begin a backfill.
+                options.tag_names.clear();
+            }
             let store = Opened::Postgres(Arc::new(PostgresStore::open(&options)?));
             return Self::opened(store, settings);
         }
@@ -198,6 +202,7 @@ pub(crate) fn ask_bans(settings: &Settings, operation: &Operation) -> Result<Rep
     let kept = match settings.postgres_options() {
         Some(mut options) => {
             options.backfill = false;
+            options.tag_names.clear();
             let opened = Opened::Postgres(Arc::new(PostgresStore::open(&options)?));
             KeptBans::open(&settings.data, &opened, server)?
         }

@@ -15,6 +15,10 @@ use hikyaku_store::{Budget, CountCursor, CountStep, QueryCursor, QueryStep, Stor
 /// How much a cursor may do before it is asked again: nobody else waits for this thread.
 const STEP: u32 = 100_000;
 
+/// Why an answer of a store in PostgreSQL may not be whole.
+pub(crate) const NOT_INDEXED: &str = "not all events are indexed by these tags (`hikyaku postgres \
+    backfill status` says which names are, and how far it is)";
+
 struct Unpark(Thread);
 
 impl Wake for Unpark {
@@ -56,8 +60,7 @@ pub(crate) fn count(cursor: &mut dyn CountCursor) -> Result<u64, StoreError> {
             CountStep::Done(count) => return Ok(count),
             CountStep::AtLeast(count) => {
                 return Err(StoreError::Unavailable(format!(
-                    "at least {count}: not all events are indexed by these tags yet (`hikyaku \
-                     postgres backfill status` says how far it is)"
+                    "at least {count}: {NOT_INDEXED}"
                 )));
             }
         }

@@ -11,7 +11,8 @@ use crate::{
 /// Settings and counts of the server.
 const SERVER: &str = "SELECT \
     current_setting('server_version'), \
-    current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint, \
+    current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint \
+        - coalesce(current_setting('reserved_connections', true)::bigint, 0), \
     (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()), \
     (SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'), \
     pg_database_size(current_database()), \
@@ -52,7 +53,8 @@ const PLACE: &str = "SELECT pg_is_in_recovery(), \
         ELSE pg_current_wal_insert_lsn() END - '0/0')::bigint, \
     (CASE WHEN pg_is_in_recovery() AND pg_last_wal_replay_lsn() < pg_last_wal_receive_lsn() \
         THEN coalesce(extract(epoch FROM now() - pg_last_xact_replay_timestamp()), 0) \
-        ELSE 0 END)::bigint";
+        ELSE 0 END)::bigint, \
+    EXISTS (SELECT FROM pg_stat_wal_receiver)";
 
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -106,6 +108,8 @@ pub struct ReplicaExamination {
     pub follows: bool,
     /// What it has is not the database that is written to.
     pub is_of_another: bool,
+    /// It is connected to the one it follows.
+    pub receives: bool,
     /// Bytes of the write-ahead log that it has yet to carry out.
     pub bytes_behind: u64,
     /// How old what it carries out is, in seconds; 0 if it has carried out all it was sent.
@@ -159,7 +163,12 @@ impl Examination {
                 .and_then(|replica| replica.with(async |session| place(session).await))
                 .map(|replica| ReplicaExamination {
                     follows: replica.follows,
-                    is_of_another: replica.system != here.system,
+                    receives: replica.receives,
+                    // Where both may be asked.
+                    is_of_another: replica
+                        .system
+                        .zip(here.system)
+                        .is_some_and(|(replica, here)| replica != here),
                     bytes_behind: here.bytes.saturating_sub(replica.bytes),
                     seconds_behind: replica.seconds_behind,
                 });
@@ -175,6 +184,7 @@ struct Place {
     follows: bool,
     bytes: u64,
     seconds_behind: u64,
+    receives: bool,
 }
 
 async fn place(session: &Session) -> Result<Place, PostgresError> {
@@ -188,6 +198,7 @@ async fn place(session: &Session) -> Result<Place, PostgresError> {
         follows: row.get(0),
         bytes: row.get::<_, Option<i64>>(1).unwrap_or(0).unsigned_abs(),
         seconds_behind: row.get::<_, i64>(2).unsigned_abs(),
+        receives: row.get(3),
     })
 }
 

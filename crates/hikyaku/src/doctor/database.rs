@@ -17,6 +17,10 @@ const ROWS_MIN: u64 = 1_000;
 /// From this mean time on a statement is slow: each is made to read a bounded number of entries.
 const STATEMENT_MS: f64 = 20.0;
 
+/// Bytes of the write-ahead log that a replica may lack.
+const BEHIND_WARN: f64 = 64.0 * 1024.0 * 1024.0;
+const BEHIND_BAD: f64 = 1024.0 * 1024.0 * 1024.0;
+
 pub(super) fn examine(
     settings: &Settings,
     condition: Option<&ConditionReport>,
@@ -85,17 +89,31 @@ fn follower(replica: &ReplicaExamination, findings: &mut Findings) {
             "name a replica, or leave store.read_url out",
         ));
     }
-    findings.push(Finding::new(
-        "replica",
-        rising(replica.seconds_behind as f64, 5.0, 300.0),
-        format!(
-            "{} and {} s behind; what it lacks is read from store.url",
-            bytes(replica.bytes_behind),
-            replica.seconds_behind
-        ),
-        "it is too slow for what is written, or a long query on it holds it up: see pg_stat_replication on \
-         the server that is written to",
-    ));
+    let by_time = rising(replica.seconds_behind as f64, 5.0, 300.0);
+    let by_size = rising(replica.bytes_behind as f64, BEHIND_WARN, BEHIND_BAD);
+    let behind = bytes(replica.bytes_behind);
+    let level = by_time.max(by_size);
+    findings.push(if replica.receives || replica.bytes_behind == 0 {
+        let seconds = replica.seconds_behind;
+        Finding::new(
+            "replica",
+            level,
+            format!("{behind} and {seconds} s behind; what it lacks is read from store.url"),
+            "it is too slow for what is written, or a long query on it holds it up: see \
+             pg_stat_replication on the server that is written to",
+        )
+    } else {
+        // One that is cut off does not know how old what it lacks is.
+        Finding::new(
+            "replica",
+            level.max(Level::Warn),
+            format!(
+                "it receives nothing, and is {behind} behind; everything is read from store.url"
+            ),
+            "its log says why: the address in primary_conninfo, the password, or a part of the \
+             write-ahead log that is there no longer (then make it anew with pg_basebackup)",
+        )
+    });
 }
 
 fn skew(before_us: u64, after_us: u64, found: &Examination, findings: &mut Findings) {

@@ -7,24 +7,42 @@ use std::{
 };
 
 use hikyaku_event::{EventId, Filter};
-use hikyaku_store::{EventStore, Key, KeyRange, LimitPolicy, Query, QueryStep, Reader};
+use hikyaku_store::{
+    Completeness, EventStore, Key, KeyRange, LimitPolicy, Query, QueryStep, Reader, StoreError,
+};
 
 use super::{Audience, Report};
-use crate::{failure::Failure, waiting};
+use crate::{
+    failure::Failure,
+    waiting::{self, NOT_INDEXED},
+};
 
 /// How many events are fetched together where keys are read first.
 const FETCH: usize = 500;
 
-/// Sends the events of some filters, newest first.
+/// Sends the events of some filters, newest first. That not all may have been found is an error, behind
+/// those that were.
 pub(super) fn send(
     store: &dyn EventStore,
     filters: Vec<Filter>,
     stop: &AtomicBool,
     audience: &mut dyn Audience,
 ) -> Result<Report, Failure> {
+    // One that asks for nothing says nothing about what there is.
+    let all_ask = filters.iter().all(|filter| filter.limit != Some(0));
     let mut cursor = store.reader().query(query(filters));
     let mut events = 0;
-    while let QueryStep::Event(event) = waiting::next(&mut *cursor)? {
+    loop {
+        let event = match waiting::next(&mut *cursor)? {
+            QueryStep::Event(event) => event,
+            QueryStep::End(Completeness::Unknown) if all_ask => {
+                return Err(StoreError::Unavailable(format!(
+                    "{events} found, and there may be more: {NOT_INDEXED}"
+                ))
+                .into());
+            }
+            _ => return Ok(Report::Sent { events }),
+        };
         if stop.load(Ordering::Relaxed) {
             return Err(interrupted(events));
         }
@@ -33,7 +51,6 @@ pub(super) fn send(
             .map_err(|error| Failure::output(&error))?;
         events += 1;
     }
-    Ok(Report::Sent { events })
 }
 
 /// Sends the events of one filter, oldest first. What is stored or removed meanwhile may be among

@@ -4,6 +4,7 @@ use std::{
     io::{Read, Write},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
+    time::{Duration, Instant},
 };
 
 use hikyaku_postgres::testing::Cluster;
@@ -165,6 +166,17 @@ fn a_replica_that_is_none_or_away_is_found() {
     let other = Cluster::start(&[]);
     let (level, seen) = look(&other.url());
     assert_eq!(level, "bad", "{seen}");
+    // One that has carried out all it was sent, and is sent nothing any more.
+    replica.sql("ALTER SYSTEM SET primary_conninfo = 'host=127.0.0.1 port=1'");
+    replica.sql("SELECT pg_reload_conf()");
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while replica.sql("SELECT count(*) FROM pg_stat_wal_receiver") != "0" {
+        assert!(Instant::now() < deadline, "the replica still receives");
+    }
+    place.run_with(&["import", "--store", &url, "--json"], &lines(&notes(20)));
+    let (level, seen) = look(&read);
+    assert_eq!(level, "warn", "{seen}");
+    assert!(seen.contains("receives nothing"), "{seen}");
     replica.kill();
     let (level, seen) = look(&read);
     assert_eq!(level, "warn", "{seen}");

@@ -68,7 +68,15 @@ fn a_nostream_operator_moves_in_and_an_index_is_made_again() {
         state(run(&["postgres", "backfill", "run", "--json"])),
         "idle"
     );
-    assert_eq!(found(), [""; 0]);
+    for whole in [
+        &["query", r##"{"#t":["topic 2"]}"##][..],
+        &["export", "--filter", r##"{"#t":["topic 2"]}"##],
+        &["count", r##"{"#t":["topic 2"]}"##],
+    ] {
+        let error = run(whole).failed(1);
+        assert!(error.contains("not all events are indexed"), "{error}");
+    }
+    run(&["query", r##"{"#t":["topic 2"],"limit":0}"##]).ok();
     assert_eq!(
         state(run(&["postgres", "index-tag", "t", "--json"])),
         "running"

@@ -17,9 +17,10 @@ use crate::{
 /// How often the holder looks whether it still is, and how long it believes so without an answer.
 const LOOK: Duration = Duration::from_secs(3);
 /// Waiting for a lease is no slow statement; and a holder whose machine is gone is found out by the
-/// server later than by itself.
+/// server later than by itself, also while an answer to it is under way (`tcp_user_timeout`).
 const SETTINGS: &str = "SET statement_timeout = 0; SET lock_timeout = 0; \
-    SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 2";
+    SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 2; \
+    SET tcp_user_timeout = 20000";
 
 /// Waits for a lease. It ends when the connection does, and with what is returned.
 pub(crate) async fn lease(

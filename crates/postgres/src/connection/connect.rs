@@ -111,6 +111,7 @@ impl Connector {
         Ok(Arc::new(Session::new(
             client,
             self.schema.clone(),
+            self.runtime.clone(),
             Arc::clone(&self.meters),
         )))
     }

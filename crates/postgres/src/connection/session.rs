@@ -4,13 +4,14 @@ use std::{
     collections::HashMap,
     panic::Location,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
 use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
 use tokio_postgres::{Client, Row, Statement, types::ToSql};
 
 use crate::{
@@ -25,23 +26,34 @@ const STATEMENTS_MAX: usize = 500;
 /// Parameters of a statement.
 pub(crate) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// The statements that are prepared on a connection, by their texts.
+type Statements = Mutex<HashMap<String, Statement>>;
+
 /// One connection.
 pub(crate) struct Session {
-    pub(crate) client: Client,
+    pub(crate) client: Arc<Client>,
     schema: SchemaName,
-    statements: Mutex<HashMap<String, Statement>>,
+    /// Where the connection is driven.
+    runtime: Handle,
+    statements: Arc<Statements>,
     in_flight: AtomicUsize,
     meters: Arc<Meters>,
 }
 
 impl Session {
-    pub(super) fn new(client: Client, schema: SchemaName, meters: Arc<Meters>) -> Self {
+    pub(super) fn new(
+        client: Client,
+        schema: SchemaName,
+        runtime: Handle,
+        meters: Arc<Meters>,
+    ) -> Self {
         count(&meters.connections, 1);
         Self {
             meters,
-            client,
+            client: Arc::new(client),
             schema,
-            statements: Mutex::default(),
+            runtime,
+            statements: Arc::default(),
             in_flight: AtomicUsize::new(0),
         }
     }
@@ -49,22 +61,24 @@ impl Session {
     /// Returns the statement of this text, prepared on this connection once. `{schema}` stands for the
     /// schema.
     pub(crate) async fn prepared(&self, sql: &str) -> Result<Statement, PostgresError> {
-        if let Some(statement) = self.statements().get(sql) {
+        if let Some(statement) = locked(&self.statements).get(sql) {
             return Ok(statement.clone());
         }
-        let statement = self.client.prepare(&self.schema.fill(sql)).await?;
-        let mut statements = self.statements();
-        if statements.len() >= STATEMENTS_MAX {
-            statements.clear();
-        }
-        statements.insert(sql.to_owned(), statement.clone());
-        Ok(statement)
-    }
-
-    fn statements(&self) -> std::sync::MutexGuard<'_, HashMap<String, Statement>> {
-        self.statements
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        // On its own: the server keeps what it was sent even if the caller waits for it no longer, and
+        // the driver would forget it.
+        let (client, statements) = (Arc::clone(&self.client), Arc::clone(&self.statements));
+        let (key, text) = (sql.to_owned(), self.schema.fill(sql));
+        let preparing = self.runtime.spawn(async move {
+            let statement = client.prepare(&text).await?;
+            let mut statements = locked(&statements);
+            if statements.len() >= STATEMENTS_MAX {
+                statements.clear();
+            }
+            statements.insert(key, statement.clone());
+            Ok(statement)
+        });
+        let closed = |_| PostgresError::Unavailable("the store is closed".to_owned());
+        preparing.await.map_err(closed)?
     }
 
     /// Returns a statement's rows. It is told to the request that the caller works on.
@@ -132,6 +146,10 @@ impl Drop for Session {
     fn drop(&mut self) {
         self.meters.connections.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+fn locked(statements: &Statements) -> MutexGuard<'_, HashMap<String, Statement>> {
+    statements.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the number of the advisory lock that a schema has for a purpose.

@@ -127,7 +127,10 @@ async fn answer(
         // Between two bunches the connection is anybody's: the client may take its time.
         let session = lanes.session().await?;
         let mut bunch = Vec::new();
-        if indexed.is_none() {
+        if indexed.is_none() && names.may_be_refused() {
+            // Before anything else is sent: the answer to that would find nobody.
+            indexed = Some(names.are_indexed(&session).await?);
+        } else if indexed.is_none() {
             // Sent together with the first look into the index, and before it: a name that is indexed
             // wholly stays so.
             AskedNames::prepare(&session).await?;

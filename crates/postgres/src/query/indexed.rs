@@ -41,6 +41,11 @@ impl AskedNames {
         }
     }
 
+    /// Tells whether there are names that need not be indexed.
+    pub(super) fn may_be_refused(&self) -> bool {
+        self.0.iter().any(|name| name.letter().is_none())
+    }
+
     /// Makes the statement known to the connection, so that asking it and what follows stay in order.
     pub(super) async fn prepare(session: &Session) -> Result<(), PostgresError> {
         session.prepared(INDEXED).await?;

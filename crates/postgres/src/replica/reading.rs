@@ -54,22 +54,33 @@ enum Read<C> {
 }
 
 impl<C> Read<C> {
-    /// Begins where it is to begin, and returns the cursor.
-    fn cursor(
+    /// Goes on with a read, begins it where it is to begin, or again where the replica fails; what comes
+    /// is said with whether it comes from the replica.
+    fn poll<T>(
         &mut self,
         cx: &mut Context<'_>,
-        begin: impl FnOnce(Rc<Lanes>) -> C,
-    ) -> Poll<(&mut C, &mut bool)> {
-        if let Self::Choosing(choice) = self {
-            let choice = ready!(choice.as_mut().poll(cx));
-            *self = Self::Reading {
-                cursor: begin(choice.lanes),
-                is_replica: choice.is_replica,
-            };
-        }
-        match self {
-            Self::Reading { cursor, is_replica } => Poll::Ready((cursor, is_replica)),
-            Self::Choosing(_) => Poll::Pending,
+        primary: &Rc<Lanes>,
+        begin: impl Fn(Rc<Lanes>) -> C,
+        mut poll: impl FnMut(&mut C, &mut Context<'_>) -> Poll<Result<T, StoreError>>,
+    ) -> Poll<Result<(T, bool), StoreError>> {
+        loop {
+            match self {
+                Self::Choosing(choice) => {
+                    let choice = ready!(choice.as_mut().poll(cx));
+                    *self = Self::Reading {
+                        cursor: begin(choice.lanes),
+                        is_replica: choice.is_replica,
+                    };
+                }
+                Self::Reading { cursor, is_replica } => match ready!(poll(cursor, cx)) {
+                    Err(error) if *is_replica => {
+                        tracing::debug!(%error, "a read begins again without the replica");
+                        *cursor = begin(Rc::clone(primary));
+                        *is_replica = false;
+                    }
+                    result => return Poll::Ready(result.map(|step| (step, *is_replica))),
+                },
+            }
         }
     }
 }
@@ -110,28 +121,26 @@ impl QueryCursor for Cursor {
         loop {
             let (query, snapshot) = (&self.query, self.snapshot);
             let begin = |lanes| PostgresCursor::new(lanes, query.clone(), snapshot);
-            let (cursor, is_replica) = ready!(self.read.cursor(cx, begin));
-            match ready!(cursor.poll_next(cx, budget)) {
-                Ok(QueryStep::Event(event)) => {
-                    let key = Key {
-                        created_at: event.created_at,
-                        id: event.id,
-                    };
-                    if *is_replica {
-                        self.last = Some(key);
-                    } else if self.last.is_some_and(|last| key <= last) {
-                        continue;
-                    }
-                    return Poll::Ready(Ok(QueryStep::Event(event)));
-                }
+            let polled = self
+                .read
+                .poll(cx, &self.servers.primary, begin, |cursor, cx| {
+                    cursor.poll_next(cx, budget)
+                });
+            let (step, is_replica) = ready!(polled)?;
+            let QueryStep::Event(event) = step else {
+                return Poll::Ready(Ok(step));
+            };
+            let key = Key {
+                created_at: event.created_at,
+                id: event.id,
+            };
+            if is_replica {
+                self.last = Some(key);
+            } else if self.last.is_some_and(|last| key <= last) {
                 // The same snapshot in the same order: what was handed out already is passed over.
-                Err(error) if *is_replica => {
-                    tracing::debug!(%error, "a query goes on without the replica");
-                    *cursor = begin(Rc::clone(&self.servers.primary));
-                    *is_replica = false;
-                }
-                end => return Poll::Ready(end),
+                continue;
             }
+            return Poll::Ready(Ok(QueryStep::Event(event)));
         }
     }
 }
@@ -161,18 +170,13 @@ impl CountCursor for Count {
         cx: &mut Context<'_>,
         budget: &mut Budget,
     ) -> Poll<Result<CountStep, StoreError>> {
-        loop {
-            let (query, snapshot) = (&self.query, self.snapshot);
-            let begin = |lanes| PostgresCount::new(lanes, query.clone(), snapshot);
-            let (cursor, is_replica) = ready!(self.read.cursor(cx, begin));
-            match ready!(cursor.poll_count(cx, budget)) {
-                Err(error) if *is_replica => {
-                    tracing::debug!(%error, "a count begins again without the replica");
-                    *cursor = begin(Rc::clone(&self.servers.primary));
-                    *is_replica = false;
-                }
-                end => return Poll::Ready(end),
-            }
-        }
+        let (query, snapshot) = (&self.query, self.snapshot);
+        let begin = |lanes| PostgresCount::new(lanes, query.clone(), snapshot);
+        let polled = self
+            .read
+            .poll(cx, &self.servers.primary, begin, |count, cx| {
+                count.poll_count(cx, budget)
+            });
+        polled.map_ok(|(step, _)| step)
     }
 }

@@ -5,6 +5,10 @@
 //!
 //! An empty schema is filled as an import fills it, its indexes made at the end; one that has events
 //! already is only asked.
+//!
+//!     cargo run --release -p hikyaku-postgres --example measure -- URL SCHEMA --backfill SHARE SECONDS
+//!
+//! fills the index of tags again from nothing, with the names that most rows have.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,16 +21,21 @@ use std::{
     env,
     fs::File,
     io::{BufRead, BufReader},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use hikyaku_event::{Event, Filter, Kind, PublicKey, TagCondition, TagName};
-use hikyaku_postgres::{Options, PostgresStore};
+use hikyaku_postgres::{Backfill, Options, Pace, PostgresStore};
 use hikyaku_store::{
     EventStore, LimitPolicy, Query, Reader, StoreReader, Write, WriteFuture,
     testing::{block_on, read_to_end},
 };
+use tokio::runtime::Builder;
+use tokio_postgres::NoTls;
 
 /// Events of one write, and writes in flight: what an import hands over.
 const BATCH: usize = 1_500;
@@ -39,6 +48,16 @@ fn main() {
     let [url, schema, corpus] = &arguments[..3] else {
         panic!("URL SCHEMA CORPUS [EVENTS]")
     };
+    if corpus == "--backfill" {
+        return backfill(
+            &Options {
+                schema: schema.clone(),
+                ..Options::new(url)
+            },
+            arguments[3].parse().unwrap(),
+            Duration::from_secs(arguments[4].parse().unwrap()),
+        );
+    }
     let most = arguments
         .get(3)
         .map_or(usize::MAX, |text| text.parse().unwrap());
@@ -61,6 +80,36 @@ fn main() {
     for (name, filters) in shapes(&events) {
         ask(&*reader, name, &filters);
     }
+}
+
+/// Takes the rows away at once, which no operator could, and has them made again at this pace.
+fn backfill(options: &Options, share: u32, most: Duration) {
+    let sql = format!(
+        "TRUNCATE {0}.event_tags; UPDATE {0}.tag_names SET filled = false, filled_age = NULL, \
+         filled_tie = NULL WHERE name IN ('a', 'd', 'e', 'l', 'p', 't'); UPDATE {0}.backfill SET \
+         paused = false, done = 0, milliseconds = 0, total = (SELECT count(*) FROM {0}.events)",
+        options.schema
+    );
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(&options.url, NoTls).await.unwrap();
+        tokio::spawn(connection);
+        client.batch_execute(&sql).await.unwrap();
+    });
+    let backfill = Backfill::open(options).unwrap();
+    backfill.set_pace(Pace { share, rate: None }).unwrap();
+    let (stop, started) = (AtomicBool::new(false), Instant::now());
+    let ended = backfill.run(&stop, |_| {
+        stop.store(started.elapsed() > most, Ordering::Relaxed);
+    });
+    let (status, took) = (backfill.status().unwrap(), started.elapsed().as_secs_f64());
+    println!(
+        "backfill of six names at {share} %: {} of {} events in {took:.1} s: {:.0}/s; ended: {}",
+        status.done,
+        status.total,
+        status.done as f64 / took,
+        ended.unwrap()
+    );
 }
 
 fn fill(store: &PostgresStore, events: &[Arc<Event>]) {

@@ -266,7 +266,7 @@ impl Feed {
             session
                 .rows(SHARE, &[&lock_key(&connector.schema, OPEN)])
                 .await?;
-            make_deferred_indexes(&session, &connector.schema).await?;
+            make_deferred_indexes(&session, &connector).await?;
         }
         // What was told while nobody listened.
         let position = position(&session, &connector.schema).await?;

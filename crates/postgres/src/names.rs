@@ -4,19 +4,42 @@ use std::{collections::BTreeMap, error::Error};
 
 use bytes::{BufMut, BytesMut};
 use hikyaku_event::{Event, Tag, TagName};
-use tokio_postgres::types::{IsNull, ToSql, Type, accepts, to_sql_checked};
+use tokio_postgres::{
+    Row,
+    types::{IsNull, ToSql, Type, accepts, to_sql_checked},
+};
 
 use crate::columns;
 
 /// Names of tags. Letters cost no allocation, and longer ones nothing where there are none.
 #[derive(Debug, Clone)]
-pub(crate) enum Names {
-    /// All that can be indexed: what a row may stand under that is to be taken away.
-    Every,
-    These {
-        letters: [bool; 128],
-        words: BTreeMap<Box<str>, TagName>,
-    },
+pub(crate) struct Names {
+    letters: [bool; 128],
+    words: BTreeMap<Box<str>, TagName>,
+}
+
+/// The names that the index of tags knows.
+#[derive(Debug, Clone)]
+pub(crate) struct KnownNames {
+    /// Those that events are indexed by.
+    pub(crate) indexed: Names,
+    /// All that there may be rows of: beside those the ones that are being taken away.
+    pub(crate) all: Names,
+}
+
+impl KnownNames {
+    /// A name, and whether it is being taken away. Read in each transaction, under the lock: from the one
+    /// in which a name is switched on, every node indexes it.
+    pub(crate) const SQL: &str = "SELECT name, dropping FROM {schema}.tag_names";
+
+    /// Reads the rows of [`Self::SQL`].
+    pub(crate) fn of(rows: &[Row]) -> Self {
+        let indexed = rows.iter().filter(|row| !row.get::<_, bool>(1));
+        Self {
+            indexed: indexed.map(|row| row.get(0)).collect(),
+            all: rows.iter().map(|row| row.get(0)).collect(),
+        }
+    }
 }
 
 impl<'a> FromIterator<&'a str> for Names {
@@ -34,7 +57,7 @@ impl<'a> FromIterator<&'a str> for Names {
                 }
             }
         }
-        Self::These { letters, words }
+        Self { letters, words }
     }
 }
 
@@ -42,17 +65,13 @@ impl Names {
     /// Returns a tag's name, if it is one of these.
     fn of(&self, tag: Tag<'_>) -> Option<TagName> {
         if let Some(letter) = tag.letter() {
-            let has = |letters: &[bool; 128]| letters.get(usize::from(letter)) == Some(&true);
-            return match self {
-                Self::These { letters, .. } if !has(letters) => None,
-                _ => Some(TagName::of_letter(letter)),
-            };
+            let has = self.letters.get(usize::from(letter)) == Some(&true);
+            return has.then(|| TagName::of_letter(letter));
         }
-        match self {
-            Self::Every => TagName::new(&tag.name()),
-            Self::These { words, .. } if words.is_empty() => None,
-            Self::These { words, .. } => words.get(&*tag.name()).cloned(),
+        if self.words.is_empty() {
+            return None;
         }
+        self.words.get(&*tag.name()).cloned()
     }
 
     /// Returns the rows that an event has in `event_tags` under these names: name and value, in order,

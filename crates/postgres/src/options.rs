@@ -33,7 +33,8 @@ pub struct Options {
     /// later.
     pub backfill: bool,
     /// Tag names beside the single letters that shall be indexed. Those that are not yet are switched on
-    /// when the store is opened, which begins a backfill.
+    /// when the store is opened, which begins a backfill; with `backfill`, also later: when one that is
+    /// under way has ended, or when a name has been dropped.
     pub tag_names: Vec<TagName>,
     /// An import: into a schema that is empty, and that nobody else has open, the indexes that only
     /// questions need are made at its end ([`crate::PostgresStore::make_indexes`]), or by who comes next.

@@ -34,8 +34,8 @@ use crate::{
 /// How long closing waits for what was handed over: longer than a write is tried again for.
 const CLOSE_MAX: Duration = Duration::from_secs(20);
 
-/// A node's connections beside its workers': the writer's, the listener's, that of what nodes tell each other, and that of the
-/// backfill, which looks for work now and then.
+/// A node's connections beside its workers': the writer's, the listener's, that of what nodes tell each
+/// other, and that of the backfill, which looks for work now and then.
 pub const CONNECTIONS_BESIDE: usize = 4;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
@@ -60,9 +60,11 @@ impl PostgresStore {
     /// that is done.
     pub fn open(options: &Options) -> Result<Self, PostgresError> {
         // The connections' sockets and wire format are little work beside what the server does.
-        let threads = thread::available_parallelism().map_or(1, |cores| (cores.get() / 4).max(1));
+        // One for what is sent and one for what makes it, where much is.
+        let least = if options.defer_indexes { 2 } else { 1 };
+        let threads = thread::available_parallelism().map_or(1, |cores| cores.get() / 4);
         let runtime = Builder::new_multi_thread()
-            .worker_threads(threads)
+            .worker_threads(threads.max(least))
             .thread_name("postgres")
             .enable_all()
             .build()
@@ -127,6 +129,7 @@ impl PostgresStore {
             runtime.spawn(backfill::work(
                 connector.clone(),
                 Arc::clone(&feed.backfill),
+                options.tag_names.clone(),
             ));
         }
         Ok(Self {
@@ -193,7 +196,7 @@ async fn prepare(connector: &Connector, options: &Options) -> Result<Prepared, P
     if options.defer_indexes {
         defer(&session, &connector.schema).await?;
     } else {
-        make_deferred_indexes(&session, &connector.schema).await?;
+        make_deferred_indexes(&session, connector).await?;
     }
     backfill::index_configured(&session, &connector.schema, &options.tag_names).await?;
     let position = position(&session, &connector.schema).await?;

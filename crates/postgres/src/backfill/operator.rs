@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use hikyaku_event::TagName;
 
-use super::{BackfillState, BackfillStatus, Pace, WAKE, work};
+use super::{BackfillStatus, Pace, WAKE, work};
 use crate::{
     Options, PostgresError,
     connection::{OwnThread, Session, lock_key},
@@ -13,6 +13,9 @@ use crate::{
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
+/// Under the lock: of two that come at once the second one sees the first one's.
+const UNDER_WAY: &str =
+    "SELECT EXISTS (SELECT FROM {schema}.tag_names WHERE NOT filled OR dropping)";
 const SWITCH_ON: &str = "INSERT INTO {schema}.tag_names (name, filled) \
     SELECT name, NOT EXISTS (SELECT FROM {schema}.events) FROM unnest($1::text[]) AS new(name) \
     ON CONFLICT DO NOTHING";
@@ -43,7 +46,7 @@ impl Backfill {
         let own = OwnThread::start(options)?;
         own.with(async |session| {
             migrate(&session.client, &own.connector.schema).await?;
-            make_deferred_indexes(session, &own.connector.schema).await
+            make_deferred_indexes(session, &own.connector).await
         })?;
         Ok(Self { own })
     }
@@ -58,13 +61,11 @@ impl Backfill {
     pub fn index(&self, names: &[impl AsRef<str>]) -> Result<BackfillStatus, PostgresError> {
         let names = checked(names)?;
         self.own.with(async |session| {
-            let status = BackfillStatus::read(session).await?;
-            if status.state != BackfillState::Idle {
+            if !switch_on(session, self.schema(), &names).await? {
                 return Err(PostgresError::Refused(
                     "a backfill is under way; wait for its end, or cancel it".to_owned(),
                 ));
             }
-            switch_on(session, self.schema(), &names).await?;
             BackfillStatus::read(session).await
         })
     }
@@ -145,57 +146,61 @@ impl Backfill {
     }
 }
 
-/// Switches on those of these names that are not; no backfill may be under way. Where there are no
-/// events yet there is nothing to fill.
+/// Switches on those of these names that are not, unless a backfill is under way; returns whether it
+/// is not. Where there are no events yet there is nothing to fill.
 async fn switch_on(
     session: &Session,
     schema: &SchemaName,
     names: &[String],
-) -> Result<(), PostgresError> {
+) -> Result<bool, PostgresError> {
     let table = format!("{schema}.events");
     locked(session, schema, async || {
+        let under_way = session.rows(UNDER_WAY, &[]).await?;
+        if under_way.first().is_none_or(|row| row.get(0)) {
+            return Ok(false);
+        }
         if session.execute(SWITCH_ON, &[&names]).await? > 0 {
             session.execute(BEGIN, &[&table]).await?;
         }
-        Ok(())
+        Ok(true)
     })
     .await
 }
 
-/// Switches on what the configuration names and is not indexed yet, when a node starts.
+/// Switches on what the configuration names and is not indexed. What can't be now, because a backfill
+/// is under way, can be after its end.
 pub(crate) async fn index_configured(
     session: &Session,
     schema: &SchemaName,
     names: &[TagName],
 ) -> Result<(), PostgresError> {
+    if names.is_empty() {
+        return Ok(());
+    }
     let names: Vec<String> = names.iter().map(TagName::to_string).collect();
     let rows = session.rows(ABSENT, &[&names]).await?;
     if rows.is_empty() {
         return Ok(());
     }
     let names: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
-    if BackfillStatus::read(session).await?.state == BackfillState::Idle {
+    if switch_on(session, schema, &names).await? {
         tracing::info!(names = names.join(" "), "indexing tags of more names");
-        return switch_on(session, schema, &names).await;
     }
-    tracing::warn!(
-        names = names.join(" "),
-        "a backfill is under way: these names are indexed by who starts after its end"
-    );
     Ok(())
 }
 
 /// Changes which names there are, when no writer is at work: each reads them under the lock.
-async fn locked(
+async fn locked<T>(
     session: &Session,
     schema: &SchemaName,
-    act: impl AsyncFnOnce() -> Result<(), PostgresError>,
-) -> Result<(), PostgresError> {
+    act: impl AsyncFnOnce() -> Result<T, PostgresError>,
+) -> Result<T, PostgresError> {
     session.client.batch_execute("BEGIN").await?;
     session.rows(LOCK, &[&lock_key(schema, "writer")]).await?;
-    act().await?;
+    let end = act().await?;
     tell(session, schema).await?;
-    Ok(session.client.batch_execute("COMMIT").await?)
+    session.client.batch_execute("COMMIT").await?;
+    Ok(end)
 }
 
 async fn tell(session: &Session, schema: &SchemaName) -> Result<(), PostgresError> {

@@ -1,6 +1,9 @@
 //! One batch: looked at without a lock, written whole or not at all.
 
-use std::time::Duration;
+use std::{
+    collections::{HashMap, HashSet},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use hikyaku_event::Event;
@@ -11,19 +14,21 @@ use crate::{
     PostgresError,
     columns::Tie,
     connection::{Session, lock_key},
-    names::{Name, Names},
+    names::Names,
     schema::SchemaName,
+    write::tags::{self, TagRow},
 };
 
-/// Events of a batch, and rows from which on it takes no more: some tens of milliseconds of the
-/// writer's lock at most, so that an event's OK never waits for longer.
+/// Events of a batch, and rows that it does not exceed unless its first event does: some tens of
+/// milliseconds of the writer's lock, so that an event's OK does not wait for longer.
 const EVENTS_MAX: i64 = 1_000;
 const ROWS_MAX: usize = 2_000;
 /// Rows that one statement takes away.
 const DROPPED_MAX: i64 = 2_000;
 
+/// Those that are the least far come first.
 const FILLING: &str = "SELECT name, filled_age, filled_tie FROM {schema}.tag_names \
-    WHERE NOT filled AND NOT dropping";
+    WHERE NOT filled AND NOT dropping ORDER BY filled_age NULLS FIRST, filled_tie, name";
 const DROPPING: &str = "SELECT name FROM {schema}.tag_names WHERE dropping ORDER BY name LIMIT 1";
 const PAGE: &str = "SELECT seq, age, tie, json FROM {schema}.events \
     WHERE NOT hidden AND (age, tie) > ($1, $2) ORDER BY age, tie LIMIT $3";
@@ -31,17 +36,11 @@ const PAGE: &str = "SELECT seq, age, tie, json FROM {schema}.events \
 /// together, if the server is, and made again.
 const BEGIN: &str = "BEGIN; SET LOCAL synchronous_commit = off";
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
-/// Rows of the events that are still there, of the names that are still wanted. Those that a writer
-/// has written are there already.
-const ROWS: &str = "INSERT INTO {schema}.event_tags \
-        (age, seq, author, tie, kind, conditional, name, value) \
-    SELECT e.age, e.seq, e.author, e.tie, e.kind, e.conditional, w.name, w.value \
-    FROM unnest($1::bigint[], $2::text[], $3::bytea[]) AS w(seq, name, value) \
-    JOIN {schema}.events e ON e.seq = w.seq AND NOT e.hidden \
-    WHERE (SELECT NOT n.filled AND NOT n.dropping FROM {schema}.tag_names n WHERE n.name = w.name) \
-    ON CONFLICT DO NOTHING";
+/// Of the events of the page those that are still to be seen.
+const THERE: &str =
+    "SELECT seq, conditional FROM {schema}.events WHERE seq = ANY($1) AND NOT hidden";
 const CURSOR: &str = "UPDATE {schema}.tag_names SET filled_age = $1, filled_tie = $2, filled = $3 \
-    WHERE NOT filled AND NOT dropping";
+    WHERE name = ANY($4) AND NOT filled AND NOT dropping";
 const COUNT: &str =
     "UPDATE {schema}.backfill SET done = done + $1, milliseconds = milliseconds + $2";
 const DROP: &str = "DELETE FROM {schema}.event_tags t USING ( \
@@ -65,60 +64,95 @@ pub(super) async fn step(
     if let Some(row) = dropping.first() {
         return drop_rows(session, lock, row.get(0)).await.map(Some);
     }
-    let filling = session.rows(FILLING, &[]).await?;
-    let Some(row) = filling.first() else {
+    let Some((names, cursor)) = filling(session).await? else {
         return Ok(None);
     };
-    let cursor = row
-        .get::<_, Option<i64>>(1)
-        .zip(row.get::<_, Option<Tie>>(2))
-        .unwrap_or((i64::MIN, Tie::FIRST));
-    let names = filling.iter().map(|row| row.get(0)).collect();
     let page = session
         .rows(PAGE, &[&cursor.0, &cursor.1, &EVENTS_MAX])
         .await?;
-    let batch = Batch::of(&page, &names, cursor)?;
-    fill(session, lock, &batch, spent).await?;
+    let batch = Batch::of(&page, names, cursor)?;
+    match fill(session, lock, &batch, spent, Rows::AreMissing).await {
+        // A writer may have been there before: with an old event that came after the name was switched
+        // on, or one that was hidden.
+        Err(PostgresError::Rejected(_)) => {
+            session.client.batch_execute("ROLLBACK").await?;
+            fill(session, lock, &batch, spent, Rows::MayBeThere).await?;
+        }
+        result => result?,
+    }
     Ok(Some(batch.events))
+}
+
+/// Returns the names that are the least far, and how far that is.
+async fn filling(session: &Session) -> Result<Option<(Vec<String>, Cursor)>, PostgresError> {
+    let rows = session.rows(FILLING, &[]).await?;
+    let cursor = |row: &Row| {
+        row.get::<_, Option<i64>>(1)
+            .zip(row.get::<_, Option<Tie>>(2))
+            .unwrap_or((i64::MIN, Tie::FIRST))
+    };
+    Ok(rows.first().map(cursor).map(|first| {
+        let least = rows.iter().take_while(|row| cursor(row) == first);
+        (least.map(|row| row.get(0)).collect(), first)
+    }))
+}
+
+/// What is known of a batch's rows in the index.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rows {
+    /// None is there; if one is, nothing is written.
+    AreMissing,
+    MayBeThere,
 }
 
 /// What a batch writes.
 struct Batch {
-    /// Name and value of a row, and its event's number: in the order of the index, so that neighbours
-    /// find their page in memory.
-    rows: Vec<(Name, Vec<u8>, i64)>,
+    names: Vec<String>,
+    rows: Vec<TagRow>,
     events: u64,
     end: Cursor,
     is_last: bool,
 }
 
 impl Batch {
-    fn of(page: &[Row], names: &Names, begin: Cursor) -> Result<Self, PostgresError> {
+    fn of(page: &[Row], names: Vec<String>, begin: Cursor) -> Result<Self, PostgresError> {
+        let indexed: Names = names.iter().map(String::as_str).collect();
         let mut batch = Self {
+            names,
             rows: Vec::new(),
             events: 0,
             end: begin,
             is_last: i64::try_from(page.len()).is_ok_and(|events| events < EVENTS_MAX),
         };
         for row in page {
-            if batch.rows.len() >= ROWS_MAX {
-                batch.is_last = false;
-                break;
-            }
             let seq: i64 = row.get(0);
             let json = Bytes::copy_from_slice(row.get(3));
             let event = Event::from_stored(json).map_err(|error| {
                 PostgresError::Corrupt(format!("the event with number {seq} is not one: {error}"))
             })?;
-            let rows = names.rows_of(&event).into_iter();
-            batch
-                .rows
-                .extend(rows.map(|(name, value)| (name, value, seq)));
+            let rows: Vec<_> = TagRow::all_of(&event, seq, false, &indexed).collect();
+            if batch.events > 0 && batch.rows.len() + rows.len() > ROWS_MAX {
+                batch.is_last = false;
+                break;
+            }
+            batch.rows.extend(rows);
             batch.events += 1;
             batch.end = (row.get(1), row.get(2));
         }
-        batch.rows.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
         Ok(batch)
+    }
+
+    /// Returns the rows of those events that are there, each with whether it is conditional, under those
+    /// names that are wanted.
+    fn rows(&self, wanted: &[Row], there: &[Row]) -> Vec<TagRow> {
+        let wanted: HashSet<&str> = wanted.iter().map(|row| row.get(0)).collect();
+        let there: HashMap<i64, bool> = there.iter().map(|row| (row.get(0), row.get(1))).collect();
+        let row = |row: &TagRow| {
+            let conditional = *there.get(&row.seq)?;
+            let wanted = wanted.contains(row.name.0.as_str());
+            wanted.then(|| row.with(conditional))
+        };
+        self.rows.iter().filter_map(row).collect()
     }
 }
 
@@ -127,28 +161,39 @@ async fn fill(
     lock: i64,
     batch: &Batch,
     spent: Duration,
+    known: Rows,
 ) -> Result<(), PostgresError> {
     let events = i64::try_from(batch.events).unwrap_or(i64::MAX);
     let spent = i64::try_from(spent.as_millis()).unwrap_or(i64::MAX);
     let (age, tie) = batch.end;
-    let numbers: Vec<i64> = batch.rows.iter().map(|(_, _, seq)| *seq).collect();
-    let names: Vec<&Name> = batch.rows.iter().map(|(name, ..)| name).collect();
-    let values: Vec<&[u8]> = batch.rows.iter().map(|(_, value, _)| &**value).collect();
+    let mut numbers: Vec<i64> = batch.rows.iter().map(|row| row.seq).collect();
+    numbers.dedup();
     // Prepared before: what is sent together stays in order.
-    for sql in [LOCK, ROWS, CURSOR, COUNT] {
+    for sql in [LOCK, FILLING, THERE, CURSOR, COUNT]
+        .iter()
+        .chain(&tags::STATEMENTS)
+    {
         session.prepared(sql).await?;
     }
-    try_join!(
+    let ((), _, wanted, there) = try_join!(
         biased;
 
         async { Ok(session.client.batch_execute(BEGIN).await?) },
         async { session.rows(LOCK, &[&lock]).await },
+        async { session.rows(FILLING, &[]).await },
+        async { session.rows(THERE, &[&numbers]).await },
+    )?;
+    let rows = batch.rows(&wanted, &there);
+    try_join!(
+        biased;
+
         async {
-            session
-                .execute(ROWS, &[&numbers, &names, &values])
-                .await
+            match known {
+                Rows::AreMissing => tags::insert(session, rows).await,
+                Rows::MayBeThere => tags::insert_missing(session, &rows).await,
+            }
         },
-        async { session.execute(CURSOR, &[&age, &tie, &batch.is_last]).await },
+        async { session.execute(CURSOR, &[&age, &tie, &batch.is_last, &batch.names]).await },
         async { session.execute(COUNT, &[&events, &spent]).await },
         async { Ok(session.client.batch_execute("COMMIT").await?) },
     )?;

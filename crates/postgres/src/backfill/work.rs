@@ -5,12 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
+use hikyaku_event::TagName;
 use tokio::{
     sync::Notify,
     time::{sleep, timeout},
 };
 
-use super::{BackfillState, BackfillStatus, Pace, step::step};
+use super::{BackfillState, BackfillStatus, Pace, index_configured, step::step};
 use crate::{
     PostgresError,
     connection::{Connector, Session, lock_key},
@@ -28,12 +29,12 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 
 const TAKE: &str = "SELECT pg_try_advisory_lock($1)";
 
-/// Works whenever there is something to do, for as long as the store is open. A connection is used
-/// while there is, and for a look now and then.
-pub(crate) async fn work(connector: Connector, wake: Arc<Notify>) {
+/// Works whenever there is something to do, for as long as the store is open, and has tags of the
+/// configured names indexed. A connection is used while there is, and for a look now and then.
+pub(crate) async fn work(connector: Connector, wake: Arc<Notify>, configured: Vec<TagName>) {
     loop {
-        match run(&connector, |_| true).await {
-            Ok(_) => {}
+        match turn(&connector, &configured).await {
+            Ok(()) => {}
             Err(PostgresError::Unavailable(text)) => {
                 tracing::debug!(text, "the backfill waits for the database");
             }
@@ -42,6 +43,15 @@ pub(crate) async fn work(connector: Connector, wake: Arc<Notify>) {
         // Not having been told is no error.
         let _ = timeout(LOOK, wake.notified()).await;
     }
+}
+
+async fn turn(connector: &Connector, configured: &[TagName]) -> Result<(), PostgresError> {
+    if run(connector, |_| true).await? && !configured.is_empty() {
+        // If this begins something everybody is told, this node too.
+        let session = connector.connect().await?;
+        index_configured(&session, &connector.schema, configured).await?;
+    }
+    Ok(())
 }
 
 /// Works until there is nothing to do, `go_on` says no, or another node is at it. Returns whether

@@ -4,9 +4,11 @@
 //! Which are put off stands in the database, and every writer looks there under the writer's lock. So a
 //! killed import leaves a schema that whoever comes next finishes, or that the next import goes on with.
 
+use tokio::try_join;
+
 use crate::{
     PostgresError,
-    connection::{Session, lock_key},
+    connection::{Connector, Session, lock_key},
     schema::SchemaName,
 };
 
@@ -26,17 +28,21 @@ const REMEMBER: &str = "INSERT INTO {schema}.deferred_indexes (name, definition)
 const DROP: &str = "DROP INDEX {schema}.events_time, {schema}.events_kind, {schema}.events_author, \
     {schema}.events_author_kind, {schema}.event_tags_value";
 
-/// Once for all rows: a scan and a sort are right here, and as long as it takes.
+/// Once for all rows: a scan and a sort are right here, and as long as it takes; one connection may wait
+/// for the other.
 const BEGIN_MAKING: &str = "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 0; \
-    SET LOCAL lock_timeout = '60s'; SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '64MB'; \
+    SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '60s'; SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '64MB'; \
     SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on";
 const ANY: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
-const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes ORDER BY name";
+const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes \
+    WHERE (right(name, 16) = 'event_tags_value') = $1 ORDER BY name";
 const ORPHANS: &str = "DELETE FROM {schema}.event_tags t \
     WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.seq = t.seq AND NOT e.hidden)";
-const MADE: &str = "DELETE FROM {schema}.deferred_indexes";
+const MADE: &str =
+    "DELETE FROM {schema}.deferred_indexes WHERE (right(name, 16) = 'event_tags_value') = $1";
 /// So that questions read the indexes alone, and know of the tables' sizes, from the first one on.
-const VACUUM: &str = "VACUUM (ANALYZE) {schema}.events, {schema}.event_tags";
+const VACUUM_EVENTS: &str = "VACUUM (ANALYZE) {schema}.events";
+const VACUUM_TAGS: &str = "VACUUM (ANALYZE) {schema}.event_tags";
 
 /// The purpose of the lock that everybody shares who has the store open.
 pub(crate) const OPEN: &str = "open";
@@ -68,39 +74,58 @@ async fn put_off(session: &Session, schema: &SchemaName) -> Result<(), PostgresE
     Ok(())
 }
 
-/// Makes the indexes that are put off, if there are any. Others' writes wait meanwhile.
-pub(crate) async fn make(session: &Session, schema: &SchemaName) -> Result<(), PostgresError> {
+/// Makes the indexes that are put off, if there are any: those of the two tables side by side, on two
+/// connections. Others' writes wait meanwhile.
+pub(crate) async fn make(session: &Session, connector: &Connector) -> Result<(), PostgresError> {
     if session.rows(ANY, &[]).await?.is_empty() {
         return Ok(());
     }
+    let schema = &connector.schema;
     session.client.batch_execute(BEGIN_MAKING).await?;
     session.rows(LOCK, &[&lock_key(schema, "writer")]).await?;
-    let definitions = session.rows(DEFINITIONS, &[]).await?;
-    if !definitions.is_empty() {
-        tracing::info!(
-            schema = schema.as_str(),
-            "making the indexes of what was imported"
-        );
-        session.client.batch_execute(&schema.fill(ORPHANS)).await?;
+    if session.rows(ANY, &[]).await?.is_empty() {
+        // Somebody else was faster.
+        session.client.batch_execute("ROLLBACK").await?;
+        return Ok(());
     }
-    for row in &definitions {
+    tracing::info!(
+        schema = schema.as_str(),
+        "making the indexes of what was imported"
+    );
+    let beside = connector.connect().await?;
+    try_join!(
+        async {
+            // Committed when those of the events are: the writer's lock is held until then.
+            session.client.batch_execute(&schema.fill(ORPHANS)).await?;
+            make_of(session, true).await
+        },
+        async {
+            beside.client.batch_execute(BEGIN_MAKING).await?;
+            make_of(&beside, false).await?;
+            beside.client.batch_execute("COMMIT").await?;
+            vacuum(&beside, &schema.fill(VACUUM_EVENTS)).await
+        },
+    )?;
+    session.client.batch_execute("COMMIT").await?;
+    vacuum(session, &schema.fill(VACUUM_TAGS)).await
+}
+
+/// Makes those of the index of tags, or all others. Whoever is killed, what is made stands no longer
+/// among what is put off, and what is not does.
+async fn make_of(session: &Session, tags: bool) -> Result<(), PostgresError> {
+    for row in session.rows(DEFINITIONS, &[&tags]).await? {
         session.client.batch_execute(row.get(0)).await?;
     }
-    session.execute(MADE, &[]).await?;
-    session.client.batch_execute("COMMIT").await?;
-    if !definitions.is_empty() {
-        let old: String = session
-            .client
-            .query_one("SHOW statement_timeout", &[])
-            .await?
-            .get(0);
-        session
-            .client
-            .batch_execute("SET statement_timeout = 0")
-            .await?;
-        session.client.batch_execute(&schema.fill(VACUUM)).await?;
-        let restore = format!("SET statement_timeout = '{old}'");
-        session.client.batch_execute(&restore).await?;
-    }
+    session.execute(MADE, &[&tags]).await?;
     Ok(())
+}
+
+async fn vacuum(session: &Session, sql: &str) -> Result<(), PostgresError> {
+    let old = session.client.query_one("SHOW statement_timeout", &[]);
+    let old: String = old.await?.get(0);
+    let client = &session.client;
+    client.batch_execute("SET statement_timeout = 0").await?;
+    client.batch_execute(sql).await?;
+    let restore = format!("SET statement_timeout = '{old}'");
+    Ok(client.batch_execute(&restore).await?)
 }

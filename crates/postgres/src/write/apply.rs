@@ -1,6 +1,5 @@
 //! Putting a batch's changes into the tables.
 
-use hikyaku_event::Event;
 use hikyaku_store::rules;
 use tokio::try_join;
 use tokio_postgres::types::{ToSql, Type};
@@ -9,12 +8,13 @@ use super::{
     copy::{self, copy},
     picture::{Picture, Stored, targets},
     remove::{remove_events, remove_tags},
+    tags::{self, TagRow},
 };
 use crate::{
     PostgresError,
     columns::{self, Tie, Word},
     connection::Session,
-    names::{Name, Names},
+    names::KnownNames,
 };
 
 const EVENTS: &str = "INSERT INTO {schema}.events (seq, age, author, expires_at, tie, kind, conditional, \
@@ -22,14 +22,8 @@ const EVENTS: &str = "INSERT INTO {schema}.events (seq, age, author, expires_at,
     SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], \
         $6::integer[], $7::boolean[], $8::boolean[], $9::boolean[], $10::bytea[], $11::bytea[], \
         $12::bytea[], $13::bytea[])";
-const TAGS: &str = "INSERT INTO {schema}.event_tags \
-        (age, seq, author, tie, kind, conditional, name, value) \
-    SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::uuid[], $5::integer[], \
-        $6::boolean[], $7::text[], $8::bytea[])";
 const COPY_EVENTS: &str = "COPY {schema}.events (seq, age, author, expires_at, tie, kind, conditional, \
     hidden, vanish, id, pubkey, address, json) FROM STDIN (FORMAT binary)";
-const COPY_TAGS: &str = "COPY {schema}.event_tags (age, seq, author, tie, kind, conditional, name, value) \
-    FROM STDIN (FORMAT binary)";
 const DELETIONS: &str = "INSERT INTO {schema}.deletions (target, pubkey, seq, age) \
     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[], $4::bigint[])";
 const VANISHINGS: &str = "INSERT INTO {schema}.vanishings (pubkey, seq, age) \
@@ -43,11 +37,9 @@ const CLEAR_HIDINGS: &str = "DELETE FROM {schema}.hidings WHERE seq = ANY($1)";
 const HIDINGS: &str = "INSERT INTO {schema}.hidings (seq, hider) \
     SELECT * FROM unnest($1::bigint[], $2::bigint[])";
 
-pub(super) const STATEMENTS: [&str; 9] = [
+pub(super) const STATEMENTS: [&str; 7] = [
     EVENTS,
-    TAGS,
     COPY_EVENTS,
-    COPY_TAGS,
     DELETIONS,
     VANISHINGS,
     HIDDEN,
@@ -59,7 +51,7 @@ pub(super) const STATEMENTS: [&str; 9] = [
 pub(super) async fn apply(
     session: &Session,
     picture: &Picture,
-    names: &Names,
+    names: &KnownNames,
 ) -> Result<(), PostgresError> {
     let new = picture.new_events();
     let changed: Vec<_> = picture.hidden_changed().collect();
@@ -75,11 +67,15 @@ pub(super) async fn apply(
             if picture.indexes_deferred {
                 return Ok(0);
             }
-            remove_tags(session, picture.changes.removed.iter().chain(went)).await
+            remove_tags(session, picture.changes.removed.iter().chain(went), names).await
         },
         remove_events(session, &picture.changes.removed),
         insert_events(session, &new),
-        insert_tags(session, came, names),
+        async {
+            let names = &names.indexed;
+            let rows = came.flat_map(|row| TagRow::all_of(&row.event, row.seq, row.conditional, names));
+            tags::insert(session, rows.collect()).await
+        },
         insert_deletions(session, &new),
         insert_vanishings(session, &new),
         change_hidings(session, &changed, all()),
@@ -199,93 +195,8 @@ async fn insert_events(session: &Session, new: &[&Stored]) -> Result<(), Postgre
     Ok(())
 }
 
-/// A tag as a row of `event_tags`.
-struct TagRow {
-    age: i64,
-    seq: i64,
-    author: i64,
-    tie: Tie,
-    kind: i32,
-    conditional: bool,
-    name: Name,
-    value: Vec<u8>,
-}
-
-impl TagRow {
-    const TYPES: [Type; 8] = [
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::UUID,
-        Type::INT4,
-        Type::BOOL,
-        Type::TEXT,
-        Type::BYTEA,
-    ];
-
-    fn all_of<'a>(row: &'a Stored, names: &Names) -> impl Iterator<Item = Self> + use<'a> {
-        let event: &Event = &row.event;
-        let rows = names.rows_of(event).into_iter();
-        rows.map(move |(name, value)| Self {
-            age: columns::age(event.created_at()),
-            seq: row.seq,
-            author: columns::author(&event.pubkey()),
-            tie: Tie::of(&event.id()),
-            kind: i32::from(event.kind().0),
-            conditional: row.conditional,
-            name,
-            value,
-        })
-    }
-
-    fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
-        vec![
-            &self.age,
-            &self.seq,
-            &self.author,
-            &self.tie,
-            &self.kind,
-            &self.conditional,
-            &self.name,
-            &self.value,
-        ]
-    }
-}
-
-/// Puts the events' tags of these names into the index.
-async fn insert_tags<'a>(
-    session: &Session,
-    events: impl Iterator<Item = &'a Stored>,
-    names: &Names,
-) -> Result<(), PostgresError> {
-    let mut rows: Vec<_> = events.flat_map(|row| TagRow::all_of(row, names)).collect();
-    if rows.len() >= copy::ROWS_MIN {
-        // In the index's order, so that neighbours find their page in memory.
-        rows.sort_unstable_by(|a, b| (&a.name, &a.value).cmp(&(&b.name, &b.value)));
-        let rows = rows.into_iter();
-        copy(session, COPY_TAGS, &TagRow::TYPES, rows, TagRow::columns).await?;
-    } else if !rows.is_empty() {
-        session
-            .execute(
-                TAGS,
-                &[
-                    &column(&rows, |row| row.age),
-                    &column(&rows, |row| row.seq),
-                    &column(&rows, |row| row.author),
-                    &column(&rows, |row| row.tie),
-                    &column(&rows, |row| row.kind),
-                    &column(&rows, |row| row.conditional),
-                    &column(&rows, |row| &row.name),
-                    &column(&rows, |row| &*row.value),
-                ],
-            )
-            .await?;
-    }
-    Ok(())
-}
-
 /// Returns a column of rows.
-fn column<'a, Row, T>(rows: &'a [Row], value: impl Fn(&'a Row) -> T) -> Vec<T> {
+pub(super) fn column<'a, Row, T>(rows: &'a [Row], value: impl Fn(&'a Row) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
 }
 

@@ -8,7 +8,10 @@ use hikyaku_store::{Write, rules};
 use tokio::try_join;
 use tokio_postgres::Row;
 
-use super::picture::{Deletion, Picture, Stored, Vanishing, targets};
+use super::{
+    picture::{Deletion, Picture, Stored, Vanishing, targets},
+    seen::{About, Seen},
+};
 use crate::{PostgresError, columns, columns::Word, connection::Session};
 
 const POSITION: &str = "SELECT last_value, EXISTS (SELECT FROM {schema}.deferred_indexes) \
@@ -81,6 +84,15 @@ impl Wanted {
                 set.insert(target);
             }
         }
+    }
+
+    /// Leaves out what is known not to be there.
+    pub(super) fn leave_out(&mut self, seen: &Seen) {
+        self.ids.retain(|id| seen.may_have(About::Id, *id));
+        let addresses = &mut self.addresses;
+        addresses.retain(|address| seen.may_have(About::Address, *address));
+        let deletions = &mut self.deletions;
+        deletions.retain(|(target, _)| seen.may_have(About::DeletionOf, *target));
     }
 
     /// Looks everything up.

@@ -6,6 +6,8 @@ mod copy;
 mod load;
 mod picture;
 mod remove;
+mod seen;
+pub(crate) mod tags;
 mod transaction;
 mod writer;
 

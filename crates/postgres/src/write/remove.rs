@@ -8,7 +8,7 @@ use crate::{
     PostgresError,
     columns::{self, Tie, Word},
     connection::Session,
-    names::Names,
+    names::KnownNames,
 };
 
 const EVENTS: &str = "DELETE FROM {schema}.events WHERE seq = ANY($1)";
@@ -22,8 +22,12 @@ const HIDINGS: &str = "DELETE FROM {schema}.hidings WHERE seq = ANY($1)";
 pub(super) const STATEMENTS: [&str; 5] = [EVENTS, TAGS, DELETIONS, VANISHINGS, HIDINGS];
 
 /// Removes events and their tags.
-pub(super) async fn remove(session: &Session, events: &[Stored]) -> Result<(), PostgresError> {
-    try_join!(biased; remove_tags(session, events.iter()), remove_events(session, events))?;
+pub(super) async fn remove(
+    session: &Session,
+    events: &[Stored],
+    names: &KnownNames,
+) -> Result<(), PostgresError> {
+    try_join!(biased; remove_tags(session, events.iter(), names), remove_events(session, events))?;
     Ok(())
 }
 
@@ -70,12 +74,12 @@ pub(super) async fn remove_events(
 pub(super) async fn remove_tags<'a>(
     session: &Session,
     events: impl Iterator<Item = &'a Stored>,
+    known: &KnownNames,
 ) -> Result<u64, PostgresError> {
     let (mut names, mut values, mut ages, mut ties) = (vec![], vec![], vec![], vec![]);
     for row in events {
         let tie = Tie::of(&row.event.id());
-        // Whether a name is indexed plays no part: what is not there need not be removed.
-        for (name, value) in Names::Every.rows_of(&row.event) {
+        for (name, value) in known.all.rows_of(&row.event) {
             names.push(name);
             values.push(value);
             ages.push(columns::age(row.event.created_at()));

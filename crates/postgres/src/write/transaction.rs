@@ -6,14 +6,14 @@ use hikyaku_event::{PublicKey, Timestamp};
 use hikyaku_store::{CommittedEvent, Outcome, Write, rules};
 use tokio::try_join;
 
-use super::{apply, load, load::Wanted, picture::Picture, remove};
+use super::{apply, load, load::Wanted, picture::Picture, remove, seen::Seen, tags};
 use crate::{
     PostgresError, columns,
     columns::Word,
-    connection::{Session, lock_key},
+    connection::{Connector, Session, lock_key},
     feed::{Feed, PLACE, Turn},
-    names::Names,
-    schema::{SchemaName, make_deferred_indexes},
+    names::KnownNames,
+    schema::make_deferred_indexes,
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
@@ -32,9 +32,7 @@ const HIDDEN_WRAPS: &str = "SELECT seq, vanish, hidden, conditional, json FROM {
 const EXPIRED: &str = "SELECT seq, vanish, hidden, conditional, json FROM {schema}.events \
     WHERE expires_at <= $1 AND kind NOT IN (5, 62) ORDER BY expires_at LIMIT $2";
 
-/// Read in each transaction, under the lock: from the one in which a name is switched on, every node
-/// indexes it.
-const NAMES: &str = "SELECT name FROM {schema}.tag_names WHERE NOT dropping";
+const NAMES: &str = KnownNames::SQL;
 
 const DEFERRED: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
 
@@ -69,19 +67,21 @@ pub(super) struct Done {
 /// The writer's side of one connection.
 pub(super) struct Transactions {
     pub(super) session: Arc<Session>,
-    schema: SchemaName,
+    connector: Connector,
     /// Indexes that are put off may stay so.
     may_defer: bool,
     lock: i64,
     channel: String,
     feed: Arc<Feed>,
+    /// Of an import, as long as it does: what need not be looked up.
+    seen: Option<Seen>,
 }
 
 impl Transactions {
     /// Prepares every statement, so that those of one batch can be sent together and stay in order.
     pub(super) async fn new(
         session: Arc<Session>,
-        schema: &SchemaName,
+        connector: &Connector,
         may_defer: bool,
         feed: Arc<Feed>,
     ) -> Result<Self, PostgresError> {
@@ -89,6 +89,7 @@ impl Transactions {
         let statements = statements
             .chain(&load::STATEMENTS)
             .chain(&apply::STATEMENTS)
+            .chain(&tags::STATEMENTS)
             .chain(&remove::STATEMENTS);
         for sql in statements {
             session.prepared(sql).await?;
@@ -97,17 +98,18 @@ impl Transactions {
         feed.writer_is(process.first().map_or(0, |row| row.get(0)));
         Ok(Self {
             session,
-            schema: schema.clone(),
+            connector: connector.clone(),
             may_defer,
-            lock: lock_key(schema, "writer"),
-            channel: crate::feed::channel(schema),
+            lock: lock_key(&connector.schema, "writer"),
+            channel: crate::feed::channel(&connector.schema),
             feed,
+            seen: may_defer.then(Seen::nothing),
         })
     }
 
     /// Writes requests, each with its time, in order.
     pub(super) async fn write(
-        &self,
+        &mut self,
         requests: &[(&[Write], Timestamp)],
     ) -> Result<Done, PostgresError> {
         loop {
@@ -120,12 +122,12 @@ impl Transactions {
 
     /// Makes the indexes that an import has put off, if there are any.
     pub(super) async fn make_indexes(&self) -> Result<(), PostgresError> {
-        make_deferred_indexes(&self.session, &self.schema).await
+        make_deferred_indexes(&self.session, &self.connector).await
     }
 
     /// Writes; `None`, and nothing is written, if indexes are missing without which it can't be done.
     async fn try_to_write(
-        &self,
+        &mut self,
         requests: &[(&[Write], Timestamp)],
     ) -> Result<Option<Done>, PostgresError> {
         let mut waiting: VecDeque<(usize, &Write, Timestamp)> = VecDeque::new();
@@ -139,8 +141,13 @@ impl Transactions {
             last: 0,
             turn: None,
         };
+        // Not put back if this fails: what is stored then is not known.
+        let mut seen = self.seen.take();
         let session = &*self.session;
-        let wanted = Wanted::of(waiting.iter().map(|(_, write, _)| *write));
+        let mut wanted = Wanted::of(waiting.iter().map(|(_, write, _)| *write));
+        if let Some(seen) = &seen {
+            wanted.leave_out(seen);
+        }
         let ((), _, names, mut picture) = try_join!(
             biased;
 
@@ -149,11 +156,16 @@ impl Transactions {
             async { session.rows(NAMES, &[]).await },
             wanted.load(session)
         )?;
+        if seen.take_if(|seen| !seen.is_whole(picture.last)).is_some() {
+            // Somebody else has stored something too.
+            let wanted = Wanted::of(waiting.iter().map(|(_, write, _)| *write));
+            picture = wanted.load(session).await?;
+        }
         if picture.indexes_deferred && !(self.may_defer && are_events(requests)) {
             self.session.client.batch_execute("ROLLBACK").await?;
             return Ok(None);
         }
-        let names: Names = names.iter().map(|row| row.get(0)).collect();
+        let names = KnownNames::of(&names);
         done.before = picture.last;
         loop {
             let vanish = decide(&mut picture, &mut waiting, &mut done);
@@ -161,9 +173,10 @@ impl Transactions {
             let Some((key, until)) = vanish else {
                 break;
             };
+            seen = None;
             // What it reaches may be much: it goes by statements, and the picture is made anew.
             Box::pin(apply::apply(session, &picture, &names)).await?;
-            self.vanish(key, until).await?;
+            self.vanish(key, until, &names).await?;
             picture = Wanted::of(waiting.iter().map(|(_, write, _)| *write))
                 .load(session)
                 .await?;
@@ -185,18 +198,23 @@ impl Transactions {
             // Behind the commit: a replica that has come so far has it.
             self.feed.learn_place(session)
         )?;
+        if let Some(seen) = &mut seen {
+            seen.add(&picture);
+        }
+        self.seen = seen;
         Ok(Some(done))
     }
 
     /// Removes a page of what has expired; tells how many.
     pub(super) async fn sweep(&self, now: Timestamp) -> Result<u64, PostgresError> {
         let session = &*self.session;
-        let ((), _, deferred, rows) = try_join!(
+        let ((), _, deferred, names, rows) = try_join!(
             biased;
 
             self.begin(),
             async { session.rows(LOCK, &[&self.lock]).await },
             async { session.rows(DEFERRED, &[]).await },
+            async { session.rows(NAMES, &[]).await },
             async { session.rows(EXPIRED, &[&columns::seconds(now), &PAGE]).await }
         )?;
         if !deferred.is_empty() {
@@ -208,10 +226,11 @@ impl Transactions {
             .iter()
             .map(load::stored)
             .collect::<Result<Vec<_>, _>>()?;
+        let names = KnownNames::of(&names);
         debug_assert!(expired.iter().all(|row| rules::may_sweep(&row.event, now)));
         try_join!(
             biased;
-            remove::remove(session, &expired), self.commit())?;
+            remove::remove(session, &expired, &names), self.commit())?;
         Ok(expired.len() as u64)
     }
 
@@ -223,7 +242,12 @@ impl Transactions {
         Ok(self.session.client.batch_execute("COMMIT").await?)
     }
 
-    async fn vanish(&self, key: PublicKey, until: Timestamp) -> Result<(), PostgresError> {
+    async fn vanish(
+        &self,
+        key: PublicKey,
+        until: Timestamp,
+        names: &KnownNames,
+    ) -> Result<(), PostgresError> {
         let session = &*self.session;
         let (word, age) = (Word::from(key), columns::age(until));
         let hex = key.to_hex().into_bytes();
@@ -244,7 +268,7 @@ impl Transactions {
                 break;
             }
             let found: Vec<_> = found.into_values().collect();
-            remove::remove(session, &found).await?;
+            remove::remove(session, &found, names).await?;
         }
         // Hidden events are in no index of tags; there are few.
         let mut hidden = Vec::new();
@@ -254,7 +278,7 @@ impl Transactions {
                 hidden.push(row);
             }
         }
-        remove::remove(session, &hidden).await
+        remove::remove(session, &hidden, names).await
     }
 }
 

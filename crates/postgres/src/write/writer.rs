@@ -216,14 +216,14 @@ impl Writer {
         None
     }
 
-    async fn transactions(&mut self) -> Result<&Transactions, PostgresError> {
+    async fn transactions(&mut self) -> Result<&mut Transactions, PostgresError> {
         let usable = |transactions: &Transactions| !transactions.session.client.is_closed();
         let transactions = if let Some(open) = self.transactions.take().filter(usable) {
             open
         } else {
             let session = self.connector.connect().await?;
             let feed = Arc::clone(&self.feed);
-            Transactions::new(session, &self.connector.schema, self.may_defer, feed).await?
+            Transactions::new(session, &self.connector, self.may_defer, feed).await?
         };
         Ok(self.transactions.insert(transactions))
     }

@@ -3,8 +3,12 @@
 use std::{
     env,
     process::{Child, Command},
-    sync::{Arc, atomic::AtomicBool},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
+    time::{Duration, Instant},
 };
 
 use hikyaku_event::{Event, Filter};
@@ -297,6 +301,158 @@ fn names_that_can_not_be_are_refused() {
         BackfillState::Idle,
         "they are indexed already"
     );
+}
+
+/// Returns a schema of its own, whose store leaves backfills to the test.
+fn alone() -> Options {
+    let (url, schema) = shared();
+    Options {
+        schema,
+        backfill: false,
+        ..Options::new(&url)
+    }
+}
+
+#[test]
+fn what_comes_behind_the_cursor_has_its_rows_once() {
+    let options = alone();
+    let store = PostgresStore::open(&options).unwrap();
+    put(&store, &events(1000..3000));
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.drop_names(&["t"]).unwrap();
+    finish(&backfill);
+    backfill.index(&["t"]).unwrap();
+    // Older than all that is there: indexed as they come, and met by the backfill later.
+    put(&store, &events(0..1000));
+    finish(&backfill);
+    assert_eq!(differences(&options), (0, 0));
+}
+
+#[test]
+fn an_event_with_many_tags_has_a_batch_of_its_own() {
+    let options = alone();
+    let store = PostgresStore::open(&options).unwrap();
+    let many = |number: u64| {
+        let tags = (0..1500).map(|tag| format!("{number} {tag}"));
+        tags.fold(draft(1, 1, number), |draft, value| {
+            draft.tag(&["t", &value])
+        })
+        .build()
+    };
+    put(&store, &(1..=3).map(many).collect::<Vec<_>>());
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.drop_names(&["t"]).unwrap();
+    finish(&backfill);
+    backfill.index(&["t"]).unwrap();
+    let mut done = Vec::new();
+    let ended = backfill.run(&AtomicBool::new(false), |status| done.push(status.done));
+    assert!(ended.unwrap());
+    done.dedup();
+    assert_eq!(done, [0, 1, 2, 3]);
+    assert_eq!(differences(&options), (0, 0));
+}
+
+#[test]
+fn names_that_are_not_equally_far_are_each_filled_whole() {
+    let cluster = Cluster::start(&[]);
+    let options = Options {
+        backfill: false,
+        ..Options::new(&cluster.url())
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    put(&store, &events(0..2500));
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.drop_names(&["t", "e"]).unwrap();
+    finish(&backfill);
+    backfill.index(&["e"]).unwrap();
+    let stop = AtomicBool::new(false);
+    let one_batch = |status: &BackfillStatus| stop.store(status.done > 0, Ordering::Relaxed);
+    assert!(!backfill.run(&stop, one_batch).unwrap());
+    // As two who switch names on at once could leave it.
+    cluster.sql("INSERT INTO hikyaku.tag_names (name, filled) VALUES ('t', false)");
+    finish(&backfill);
+    assert_eq!(differences(&options), (0, 0));
+    let e = ask(&store, r##"{"#e":["of another name"]}"##);
+    assert_eq!(
+        (e.events.len(), e.completeness),
+        (2500, Completeness::Finish)
+    );
+}
+
+#[test]
+fn of_names_that_are_switched_on_at_once_none_is_filled_in_part() {
+    let options = alone();
+    let store = PostgresStore::open(&options).unwrap();
+    let both = |number: u64| {
+        let event = draft(1, 1, number).tag(&["one", "x"]);
+        event.tag(&["two", "x"]).build()
+    };
+    put(&store, &(1..=100).map(both).collect::<Vec<_>>());
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    for _ in 0..20 {
+        let accepted = thread::scope(|scope| {
+            let switch_on = |name: &'static str| {
+                let options = options.clone();
+                scope.spawn(move || Backfill::open(&options).unwrap().index(&[name]).is_ok())
+            };
+            let both = ["one", "two"].map(switch_on);
+            both.map(|one| one.join().unwrap())
+        });
+        assert_eq!(accepted.iter().filter(|one| **one).count(), 1);
+        finish(&backfill);
+        let name = if accepted[0] { "one" } else { "two" };
+        let filter = format!(r##"{{"#{name}":["x"]}}"##);
+        assert_eq!(count(&store, &filter), CountStep::Done(100));
+        backfill.drop_names(&[name]).unwrap();
+        finish(&backfill);
+    }
+}
+
+#[test]
+fn a_configured_name_waits_for_its_turn_and_comes_back() {
+    let (url, schema) = shared();
+    let options = Options {
+        schema,
+        ..Options::new(&url)
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    let titled = |number| draft(1, 1, number).tag(&["title", "x"]).build();
+    put(&store, &(1..=100).map(titled).collect::<Vec<_>>());
+    drop(store);
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.index(&["client"]).unwrap();
+    backfill.pause(true).unwrap();
+    let configured = Options {
+        tag_names: vec!["title".parse().unwrap()],
+        ..options
+    };
+    let store = PostgresStore::open(&configured).unwrap();
+    assert!(
+        !Blocking(&store).indexes("title"),
+        "another one is under way"
+    );
+    backfill.pause(false).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let comes = || {
+        while !backfill
+            .status()
+            .unwrap()
+            .indexed
+            .contains(&"title".to_owned())
+        {
+            assert!(Instant::now() < deadline, "{:?}", backfill.status());
+        }
+        let title = r##"{"#title":["x"]}"##;
+        assert_eq!(count(&store, title), CountStep::Done(100));
+    };
+    comes();
+    backfill.drop_names(&["title"]).unwrap();
+    comes();
 }
 
 const PLACE: &str = "HIKYAKU_TEST_BACKFILL";

@@ -1,6 +1,9 @@
 //! The disk of the server is full, and has room again.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use hikyaku_event::{
     Event, Filter,
@@ -136,10 +139,14 @@ fn a_full_disk_under_the_log_answers_no_and_the_node_comes_back() {
     cluster.revive();
     // The store finds the server by itself; what is answered no may be asked again.
     let again = batch(stored);
+    let deadline = Instant::now() + Duration::from_secs(120);
     let outcomes = loop {
         match write(&store, &again) {
             Ok(outcomes) => break outcomes,
-            Err(error) => assert!(matches!(error, StoreError::Unavailable(_)), "{error}"),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Unavailable(_)), "{error}");
+                assert!(Instant::now() < deadline, "it does not come back: {error}");
+            }
         }
     };
     let is_there = |end: &Outcome| matches!(end, Outcome::Stored(_) | Outcome::Duplicate);

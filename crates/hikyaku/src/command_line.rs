@@ -356,6 +356,12 @@ Examples:
         #[command(flatten)]
         asking: Asking,
     },
+    /// Look after the sessions of browsers that have logged in (sessions.enabled)
+    Sessions {
+        /// What
+        #[command(subcommand)]
+        command: SessionsCommand,
+    },
     /// Work with tables: small facts that change all the time
     #[command(subcommand)]
     Tables(TablesCommand),
@@ -381,6 +387,40 @@ Examples:
         #[arg(long)]
         example: bool,
     },
+}
+
+/// What can be done about sessions of browsers.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SessionsCommand {
+    /// Revoke one session, or all sessions of a key, whatever the device
+    ///
+    /// They are refused at once; with a store in PostgreSQL at all nodes. Who has a key can log in
+    /// again: `ban` keeps it out.
+    #[command(after_help = "\
+Examples:
+  hikyaku sessions revoke <64 hex digits>   all sessions of a key
+  hikyaku sessions revoke <32 hex digits>   one session, by its name")]
+    Revoke {
+        #[command(flatten)]
+        asking: Asking,
+        /// A public key in hex, or a session's name
+        #[arg(value_name = "WHO")]
+        who: String,
+    },
+    /// List what is revoked
+    Revoked {
+        #[command(flatten)]
+        asking: Asking,
+    },
+}
+
+impl SessionsCommand {
+    /// Returns the place, and whether a program reads the answer.
+    pub(crate) fn asking(&self) -> &Asking {
+        match self {
+            Self::Revoke { asking, .. } | Self::Revoked { asking } => asking,
+        }
+    }
 }
 
 /// What can be done about the store in PostgreSQL.
@@ -536,6 +576,7 @@ impl Command {
             | Self::Unban { asking, .. }
             | Self::Bans { asking }
             | Self::Config { asking, .. } => &asking.place,
+            Self::Sessions { command } => &command.asking().place,
             Self::Postgres { command } => command.place(),
             Self::Export { place, .. }
             | Self::Query { place, .. }

@@ -13,13 +13,13 @@ use std::{
 use hikyaku_bench::Bench;
 
 use crate::{
-    command_line::Command,
+    command_line::{Command, SessionsCommand},
     configuration::{Effective, example},
     doctor,
     failure::Failure,
     operations::{
         ImportEnd, Input, Operation, Report, Which, check_reason, parse_banned, parse_filter,
-        parse_key,
+        parse_key, parse_whose_sessions,
     },
     origin, postgres_commands,
     present::{self, Terminal, Total},
@@ -186,6 +186,17 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
         }
         Command::Bans { asking } => {
             show(&store::ask_bans(settings, &Operation::Bans)?, asking.json)
+        }
+        Command::Sessions { command } => {
+            let operation = match command {
+                SessionsCommand::Revoke { who, .. } => {
+                    parse_whose_sessions(who)?;
+                    Operation::RevokeSessions { who: who.clone() }
+                }
+                SessionsCommand::Revoked { .. } => Operation::RevokedSessions,
+            };
+            let report = store::ask_sessions(settings, &operation)?;
+            show(&report, command.asking().json)
         }
         Command::Config { example: true, .. } => print(&example()),
         Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),

@@ -21,6 +21,7 @@ mod present;
 mod relay_key;
 mod requests;
 mod serve;
+mod sessions;
 mod signals;
 mod store;
 mod tables;

@@ -27,7 +27,9 @@ use crate::{
     members,
     opened::Opened,
     operations::Host,
-    policies, relay_key, signals, store,
+    policies, relay_key,
+    sessions::KeptSessions,
+    signals, store,
     tables::ServedTables,
     waiting::wait,
 };
@@ -58,14 +60,23 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     let data = settings.data.clone();
     let public_url = settings.server.public_url.clone();
     let scheme = if certificate.is_some() { "wss" } else { "ws" };
+    let sessions = settings.sessions.enabled.then(|| {
+        let options = settings.sessions.options.clone();
+        KeptSessions::open(&data, &opened, options)
+    });
+    let sessions = sessions.transpose()?;
+    settings.server.sessions = sessions.as_ref().map(|kept| kept.sessions.clone());
     let server = Server::new(settings.server, opened.events());
     let first_tries = policies::first_tries(&data, &settings.policies)?;
     let server = bind(server, settings.policies, key, first_tries)?;
     let bans = KeptBans::open(&data, &opened, server.bans())?;
+    let followed = sessions.as_ref().map_or(Ok(()), KeptSessions::follow);
     bans.follow()
+        .and(followed)
         .map_err(|error| Failure::io("can't start a thread", &error))?;
     let host = Host {
         bans: Some(bans),
+        sessions,
         store: opened,
         members,
         watch: Some(server.watch()),
@@ -102,6 +113,9 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     drop(host.members);
     if let Some(bans) = host.bans {
         bans.close();
+    }
+    if let Some(sessions) = host.sessions {
+        sessions.close();
     }
     if let Some(kept) = kept {
         kept.close();

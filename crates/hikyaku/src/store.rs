@@ -22,9 +22,10 @@ use crate::{
     members,
     opened::{Opened, only_for_the_engine},
     operations::{
-        Audience, Host, Input, Operation, Report, ask_about, ask_about_bans, carry_out,
-        nothing_kept,
+        Audience, Host, Input, Operation, Report, ask_about, ask_about_bans, ask_about_sessions,
+        carry_out, no_sessions, nothing_kept,
     },
+    sessions::KeptSessions,
 };
 
 /// A store that operations can be carried out on.
@@ -136,6 +137,7 @@ impl Store {
             urls,
             members: None,
             bans: None,
+            sessions: None,
             watch: None,
             tables: None,
         }))
@@ -209,6 +211,30 @@ pub(crate) fn ask_bans(settings: &Settings, operation: &Operation) -> Result<Rep
         None => KeptBans::open_table(&settings.data, server)?,
     };
     let report = ask_about_bans(&kept, operation);
+    kept.close();
+    report
+}
+
+/// Asks about sessions of browsers: the running server, or where they are kept.
+pub(crate) fn ask_sessions(settings: &Settings, operation: &Operation) -> Result<Report, Failure> {
+    let socket = control::socket(&settings.data);
+    if UnixStream::connect(&socket).is_ok() {
+        return Store::Served(socket).ask(operation);
+    }
+    if !settings.sessions.enabled {
+        return Err(no_sessions());
+    }
+    let options = settings.sessions.options.clone();
+    let (kept, _opened) = match settings.postgres_options() {
+        Some(mut postgres) => {
+            postgres.backfill = false;
+            let opened = Opened::Postgres(Arc::new(PostgresStore::open(&postgres)?));
+            let kept = KeptSessions::open(&settings.data, &opened, options)?;
+            (kept, Some(opened))
+        }
+        None => (KeptSessions::open_table(&settings.data, options)?, None),
+    };
+    let report = ask_about_sessions(&kept.sessions, operation);
     kept.close();
     report
 }

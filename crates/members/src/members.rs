@@ -6,7 +6,7 @@ use hikyaku_event::{Kind, PublicKey};
 use hikyaku_tables::{Stamp, Table};
 
 use crate::{
-    FootprintLimits, MemberNumber, MembersError, Revocations, Sighting, Visit, counts::Counts,
+    FootprintLimits, MemberNumber, MembersError, Sighting, Visit, counts::Counts,
     footprints::Footprints, registry::Registry, sightings::Sightings,
 };
 
@@ -25,21 +25,18 @@ pub struct MemberTables {
     pub footprints: Arc<dyn Table>,
     /// What each has switched on.
     pub settings: Arc<dyn Table>,
-    /// Sessions that were revoked; with an expiry.
-    pub revoked: Arc<dyn Table>,
 }
 
 impl MemberTables {
     /// The tables, as `hikyaku-tables` opens them: name and description. Arrays grow as members come;
     /// the limits allow for 30 million (the footprints, of which few have any, for 8 million).
-    pub const DESCRIPTIONS: [(&'static str, &'static str); 7] = [
+    pub const DESCRIPTIONS: [(&'static str, &'static str); 6] = [
         ("keys", "keys.fixed?width=32&limit=1g"),
         ("seen", "seen.fixed?width=9&limit=1g"),
         ("days", "days.fixed?width=8&limit=1m"),
         ("counts", "counts.ordered"),
         ("footprints", "footprints.fixed?width=480&limit=4g"),
         ("settings", "settings.fixed?width=1&limit=64m"),
-        ("revoked", "revoked.hash"),
     ];
 
     /// Takes the tables of the [descriptions](Self::DESCRIPTIONS) by their names; none if one is
@@ -52,7 +49,6 @@ impl MemberTables {
             counts: table("counts")?,
             footprints: table("footprints")?,
             settings: table("settings")?,
-            revoked: table("revoked")?,
         })
     }
 }
@@ -77,7 +73,6 @@ pub struct Members {
     sightings: Sightings,
     counts: Counts,
     footprints: Footprints,
-    revocations: Revocations,
 }
 
 impl Members {
@@ -92,7 +87,6 @@ impl Members {
             sightings: Sightings::new(tables.seen, tables.days),
             counts: Counts::new(tables.counts),
             footprints: Footprints::new(tables.footprints, tables.settings, limits),
-            revocations: Revocations::new(tables.revoked),
         })
     }
 
@@ -194,11 +188,6 @@ impl Members {
     /// Lists who looked at a member's page, newest first. `now`: Unix seconds.
     pub fn footprints(&self, page_of: MemberNumber, now: u64) -> Result<Vec<Visit>, MembersError> {
         self.footprints.of(page_of, now)
-    }
-
-    /// Returns the sessions that were revoked.
-    pub fn revocations(&self) -> &Revocations {
-        &self.revocations
     }
 
     /// Forgets all about a key (it has vanished). Its number is not given again.

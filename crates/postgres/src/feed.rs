@@ -28,6 +28,7 @@ use crate::{
     connection::{Connector, Session, lock_key},
     neighbours::{self, Heard},
     schema::{OPEN, SchemaName, make_deferred_indexes},
+    sessions::{self, REVOKED, RevocationNews},
 };
 
 /// Events read from the database at once.
@@ -96,6 +97,7 @@ struct State {
     told: i64,
     senders: Vec<UnboundedSender<Arc<Committed>>>,
     ban_senders: Vec<UnboundedSender<()>>,
+    session_senders: Vec<UnboundedSender<RevocationNews>>,
     closed: bool,
     /// How far the backfill was at the last look.
     backfill: Option<BackfillStatus>,
@@ -110,6 +112,7 @@ impl Feed {
                 told: position,
                 senders: Vec::new(),
                 ban_senders: Vec::new(),
+                session_senders: Vec::new(),
                 closed: false,
                 backfill: None,
             }),
@@ -156,6 +159,23 @@ impl Feed {
             .retain(|sender| sender.unbounded_send(()).is_ok());
     }
 
+    /// Says what is revoked of browsers' sessions.
+    pub(crate) fn sessions_revoked(&self) -> UnboundedReceiver<RevocationNews> {
+        let (sender, receiver) = unbounded();
+        let mut state = self.state();
+        if !state.closed {
+            state.session_senders.push(sender);
+        }
+        receiver
+    }
+
+    fn tell_of_sessions(&self, news: RevocationNews) {
+        let mut state = self.state();
+        state
+            .session_senders
+            .retain(|sender| sender.unbounded_send(news).is_ok());
+    }
+
     /// Returns the place in the log that a replica must have reached for the newest snapshot.
     pub(crate) fn place(&self) -> u64 {
         self.place.load(Ordering::Acquire)
@@ -172,6 +192,7 @@ impl Feed {
         state.closed = true;
         state.senders.clear();
         state.ban_senders.clear();
+        state.session_senders.clear();
         self.neighbours.close();
     }
 
@@ -272,6 +293,7 @@ impl Feed {
         let position = position(&session, &connector.schema).await?;
         self.heard.fetch_max(position, Ordering::AcqRel);
         self.tell_of_bans();
+        self.tell_of_sessions(RevocationNews::Unknown);
         *pause = PAUSE_MIN;
         let mut looked: Option<Instant> = None;
         loop {
@@ -296,6 +318,11 @@ impl Feed {
         }
         if position == bans::CHANGED {
             self.tell_of_bans();
+            return;
+        }
+        if let Some(revoked) = position.strip_prefix(REVOKED) {
+            let news = sessions::parse(revoked).map(RevocationNews::Revoked);
+            self.tell_of_sessions(news.unwrap_or(RevocationNews::Unknown));
             return;
         }
         if process == self.own_process.load(Ordering::Relaxed) {

@@ -19,6 +19,7 @@ mod query;
 mod reader;
 mod replica;
 mod schema;
+mod sessions;
 mod statistics;
 mod store;
 #[cfg(feature = "testing")]
@@ -33,6 +34,7 @@ pub use crate::{
     meters::PostgresMeters,
     options::Options,
     schema::schema_sql,
+    sessions::RevocationNews,
     statistics::PostgresStatistics,
     store::{CONNECTIONS_BESIDE, PostgresStore},
 };

@@ -8,7 +8,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use tokio::sync::mpsc;
 
 use crate::{
-    Bans, Server, ServerError,
+    Bans, Server, ServerError, Sessions,
     clock::unix_now,
     condition::Watch,
     http::Site,
@@ -24,6 +24,9 @@ use crate::{
 
 /// Connections that wait to be accepted, for each worker.
 const BACKLOG: i32 = 1024;
+
+/// How often it is looked for revocations that nothing is left of: they last for days.
+const SESSIONS_SWEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A relay that listens already, and serves once it is [run](BoundServer::run).
 pub struct BoundServer {
@@ -266,6 +269,7 @@ impl BoundServer {
                 () = serve_metrics(self.metrics_listener, self.metrics) => {}
                 () = sweep(&self.store, self.shared.config.sweep_interval) => {}
                 () = sweep_rates(&self.shared) => {}
+                () = sweep_sessions(self.shared.config.sessions.as_ref()) => {}
                 () = neighbours::hear(&self.shared) => {}
                 () = neighbours::tell_spent(&self.shared) => {}
             }
@@ -404,6 +408,18 @@ async fn sweep_rates(shared: &Shared) {
         timer.tick().await;
         shared.rates.sweep();
     }
+}
+
+/// Forgets revocations of sessions that have ended by themselves, again and again; never returns.
+async fn sweep_sessions(sessions: Option<&Sessions>) {
+    let mut timer = tokio::time::interval(SESSIONS_SWEEP_INTERVAL);
+    timer.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    while let Some(sessions) = sessions.cloned() {
+        timer.tick().await;
+        // Where they are kept may have one wait.
+        let _ = tokio::task::spawn_blocking(move || sessions.sweep()).await;
+    }
+    std::future::pending::<()>().await;
 }
 
 /// Removes what has expired, again and again; never returns.

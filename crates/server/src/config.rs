@@ -8,7 +8,7 @@ use hikyaku_members::Members;
 use hikyaku_relay::{Limits, RelayInformation};
 use hikyaku_tables::Table;
 
-use crate::{AccessLog, AddressRange, Rates, Tls, metrics::Gauges};
+use crate::{AccessLog, AddressRange, Rates, Sessions, Tls, metrics::Gauges};
 
 /// The configuration of a server. [`ServerConfig::new`] has the defaults.
 #[derive(Clone)]
@@ -36,6 +36,8 @@ pub struct ServerConfig {
     pub rates: Rates,
     /// Where it is taken down who was here; `None` for nowhere.
     pub members: Option<Arc<Members>>,
+    /// The sessions that browsers begin by logging in; `None`: nobody can log in.
+    pub sessions: Option<Sessions>,
     /// Proxies whose `X-Forwarded-For` is believed. Nobody else's is read.
     pub trusted_proxies: Vec<AddressRange>,
     /// How long a client may take to send the headers of a request.
@@ -91,6 +93,7 @@ impl ServerConfig {
             unlimited_addresses: AddressRange::LOOPBACK.to_vec(),
             rates: Rates::default(),
             members: None,
+            sessions: None,
             trusted_proxies: Vec::new(),
             header_timeout: Duration::from_secs(10),
             http_timeout: Duration::from_mins(1),

@@ -31,6 +31,7 @@ mod rates;
 mod recorder;
 mod requests;
 mod server;
+mod sessions;
 mod stream;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -47,7 +48,7 @@ pub use condition::Watch;
 pub use config::ServerConfig;
 pub use http::{
     Body, BodyError, ClientAddress, EntityTag, Html, IntoResponse, Json, Problem, Request,
-    Response, Route, Service, Versioned, current_request, delete, get, patch, post, put,
+    Response, Route, Service, Session, Versioned, current_request, delete, get, patch, post, put,
 };
 pub use metrics::{Gauge, Gauges, Metrics};
 pub use plugin::{
@@ -56,4 +57,5 @@ pub use plugin::{
 };
 pub use rates::Rates;
 pub use server::{Server, ServerError};
+pub use sessions::{SessionError, SessionKeeper, SessionOptions, Sessions, WhoseSessions};
 pub use tls::{Tls, TlsError};

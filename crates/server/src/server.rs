@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::{
     ServerConfig,
     bound::BoundServer,
-    http::{IntoResponse, Request, Route, RouteTable, Service, call_service},
+    http::{IntoResponse, Request, Route, RouteTable, Service, call_service, with_login},
     plugin::{
         self, Bound, Client, CommandName, HandlerId, HandlerName, Has, Hook, Hooks, Instances,
         NoPlugins, PluginError, PluginList, QueryVerdict, Setup, Verdict, With, Worker,
@@ -363,7 +363,10 @@ impl<Plugins: PluginList> Server<Plugins> {
     /// Binds the addresses. From here on clients can connect; they are served when
     /// [`BoundServer::run`] has made the plugins.
     pub fn bind(self) -> Result<BoundServer, ServerError> {
-        BoundServer::bind(self.erase())
+        match self.config.sessions.clone() {
+            Some(sessions) => BoundServer::bind(with_login(self, sessions).erase()),
+            None => BoundServer::bind(self.erase()),
+        }
     }
 
     /// Serves until the program is told to end (SIGINT, SIGTERM), and then ends in order.

@@ -9,6 +9,7 @@ mod neighbours;
 mod query;
 mod reader;
 mod refused;
+mod revocation;
 pub mod rules;
 mod store;
 #[cfg(feature = "testing")]
@@ -21,6 +22,7 @@ pub use query::{
 };
 pub use reader::Reader;
 pub use refused::{RefusedRead, first_long_name};
+pub use revocation::{Revocation, Revoked, SessionId, SessionIdError};
 pub use store::{
     Committed, CommittedEvent, CommittedFeed, CountCursor, EventStore, Hider, Key, KeyRange,
     LocalFuture, Outcome, QueryCursor, Refusal, RemovalReason, Sequence, StoreError, StoreReader,

@@ -1,5 +1,7 @@
 //! The keys: their names, what they are for, and which setting each is.
 
+use hikyaku_server::SessionOptions;
+
 use super::{
     settings::Settings,
     value::{Given, Value},
@@ -461,6 +463,40 @@ pub(super) static KEYS: &[Key] = &[
         footprints.seconds_max,
         "After how many seconds a footprint is gone."
     ),
+    key!(
+        "sessions.enabled",
+        sessions.enabled,
+        "Whether browsers can log in, with a request that their key has signed (NIP-98; an extension does that), and have a session then."
+    ),
+    Key {
+        name: "sessions.lifetime_seconds",
+        help: "How long after its login a session ends; at most 400 days, as browsers have it.",
+        example: "",
+        read: |settings, given| {
+            let lifetime = Value::read(given)?;
+            if lifetime > SessionOptions::LIFETIME_MAX {
+                return Err("expected at most 34560000 seconds, 400 days".to_owned());
+            }
+            settings.sessions.options.lifetime = lifetime;
+            Ok(())
+        },
+        write: |settings| settings.sessions.options.lifetime.write(),
+    },
+    Key {
+        name: "sessions.path",
+        help: "The path where browsers log in and out.",
+        example: "",
+        read: |settings, given| {
+            let path: String = Value::read(given)?;
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
+            if !path.starts_with('/') || path == "/" || !path.bytes().all(plain) {
+                return Err("expected a path like \"/session\"".to_owned());
+            }
+            settings.sessions.options.path = path;
+            Ok(())
+        },
+        write: |settings| settings.sessions.options.path.write(),
+    },
     key!(
         "tables.open",
         tables.open,

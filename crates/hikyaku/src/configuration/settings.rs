@@ -14,7 +14,10 @@ use hikyaku_policies::PolicyConfig;
 use hikyaku_relay::{RelayUrls, UrlError};
 use hikyaku_server::ServerConfig;
 
-use crate::{access_log::AccessLogSettings, certificate::CertificateFiles, tables::TablesSettings};
+use crate::{
+    access_log::AccessLogSettings, certificate::CertificateFiles, sessions::SessionSettings,
+    tables::TablesSettings,
+};
 
 /// All settings.
 #[derive(Debug, Clone)]
@@ -47,6 +50,8 @@ pub(crate) struct Settings {
     pub(crate) purge_seconds_max: u64,
     /// Whether it is taken down who is here and who writes what.
     pub(crate) keep_members: bool,
+    /// Whether browsers can log in.
+    pub(crate) sessions: SessionSettings,
     /// What is kept of the visitors of members' pages.
     pub(crate) footprints: FootprintLimits,
     /// Who may write what.
@@ -131,6 +136,7 @@ impl Default for Settings {
             sync_interval_ms: 200,
             purge_seconds_max: Options::default().purge_seconds_max,
             keep_members: true,
+            sessions: SessionSettings::default(),
             footprints: FootprintLimits::default(),
             policies: PolicyConfig::default(),
             tables: TablesSettings::default(),

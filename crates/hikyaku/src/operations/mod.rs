@@ -8,6 +8,7 @@ mod lines;
 mod members;
 mod read;
 mod report;
+mod sessions;
 
 use std::{
     io::{self, Read},
@@ -29,12 +30,16 @@ pub(crate) use report::{
     BadLine, ConditionReport, DatabaseReport, ImportEnd, ImportReport, RepairReport, Report,
     StatisticsReport, VerifyReport,
 };
+pub(crate) use sessions::{
+    RevocationReport, ask_about_sessions, no_sessions, parse_whose_sessions,
+};
 
 use crate::{
     bans::KeptBans,
     control::Carrier,
     failure::Failure,
     opened::Opened,
+    sessions::KeptSessions,
     waiting::{unix_now_us, wait},
 };
 
@@ -103,6 +108,13 @@ pub(crate) enum Operation {
     },
     /// List who is kept out.
     Bans,
+    /// Revoke sessions of browsers.
+    RevokeSessions {
+        /// A public key in hex, all of whose sessions are meant, or a session's name.
+        who: String,
+    },
+    /// List what is revoked.
+    RevokedSessions,
     /// List who looked at a member's page.
     Footprints {
         /// The member's public key in hex.
@@ -131,6 +143,8 @@ impl Operation {
             Self::Ban { .. } => "ban",
             Self::Unban { .. } => "unban",
             Self::Bans => "bans",
+            Self::RevokeSessions { .. } => "sessions revoke",
+            Self::RevokedSessions => "sessions revoked",
         }
     }
 }
@@ -166,6 +180,8 @@ pub(crate) struct Host {
     pub(crate) members: Option<Arc<Members>>,
     /// Who is kept out; none if no server is to know.
     pub(crate) bans: Option<KeptBans>,
+    /// The sessions of browsers; none if they can't log in.
+    pub(crate) sessions: Option<KeptSessions>,
     /// The server; none if nobody is served.
     pub(crate) watch: Option<Watch>,
     /// What requests cost the tables that are served beside it; none if there are none.
@@ -238,6 +254,10 @@ pub(crate) fn carry_out(
                 .as_ref()
                 .ok_or_else(|| Failure::Failed("bans are not kept by this process".to_owned()))?;
             ask_about_bans(bans, operation)
+        }
+        Operation::RevokeSessions { .. } | Operation::RevokedSessions => {
+            let kept = host.sessions.as_ref().ok_or_else(no_sessions)?;
+            ask_about_sessions(&kept.sessions, operation)
         }
         Operation::Requests => {
             let observations = host.watch.as_ref().and_then(Watch::observations);

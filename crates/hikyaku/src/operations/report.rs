@@ -8,7 +8,7 @@ use hikyaku_postgres::PostgresStatistics;
 use hikyaku_server::Watch;
 use serde::{Deserialize, Serialize};
 
-use super::{BanReport, FootprintsReport, MembersReport};
+use super::{BanReport, FootprintsReport, MembersReport, RevocationReport};
 use crate::waiting::unix_now_us;
 
 /// The end of an operation.
@@ -65,6 +65,13 @@ pub(crate) enum Report {
     Bans {
         /// The bans.
         bans: Vec<BanReport>,
+    },
+    /// Sessions that were revoked just now.
+    SessionsRevoked(RevocationReport),
+    /// Sessions that are revoked.
+    RevokedSessions {
+        /// Which.
+        sessions: Vec<RevocationReport>,
     },
 }
 

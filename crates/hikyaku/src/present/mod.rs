@@ -7,6 +7,7 @@ mod figures;
 mod members;
 mod progress;
 mod reports;
+mod sessions;
 
 pub(crate) use audience::{Terminal, Total};
 pub(crate) use backfill::backfill;

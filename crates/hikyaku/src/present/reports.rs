@@ -8,6 +8,7 @@ use super::{
     bans::{ban, bans},
     figures::{bytes, grouped},
     members::{footprints, members},
+    sessions::{revocation, revocations},
 };
 use crate::{
     configuration::Effective,
@@ -43,6 +44,8 @@ pub(crate) fn report(report: &Report) -> String {
         Report::Banned(one) => ban(one),
         Report::Unbanned { who } => format!("{who} is not banned any more\n"),
         Report::Bans { bans: listed } => bans(listed),
+        Report::SessionsRevoked(one) => format!("revoked {}", revocation(one)),
+        Report::RevokedSessions { sessions } => revocations(sessions),
     }
 }
 

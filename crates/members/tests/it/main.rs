@@ -34,7 +34,6 @@ fn tables() -> MemberTables {
         counts: table(),
         footprints: table(),
         settings: table(),
-        revoked: table(),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Numbers, sightings, counts, forgetting, revocations.
+//! Numbers, sightings, counts, forgetting.
 
 use hikyaku_event::Kind;
 use hikyaku_members::{AddressFamily, MembersError, Sighting};
@@ -133,14 +133,4 @@ fn damaged_records_are_errors_that_name_them() {
         matches!(error, MembersError::Corrupt { table: "keys", .. }),
         "{error}"
     );
-}
-
-#[test]
-fn a_revoked_session_is_revoked_until_its_end() {
-    let members = open(&tables());
-    let revocations = members.revocations();
-    revocations.revoke(b"one", NOW + 10, at(NOW)).unwrap();
-    assert!(revocations.is_revoked(b"one", NOW + 9).unwrap());
-    assert!(!revocations.is_revoked(b"one", NOW + 10).unwrap());
-    assert!(!revocations.is_revoked(b"two", NOW).unwrap());
 }

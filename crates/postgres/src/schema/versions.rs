@@ -28,6 +28,10 @@ pub(super) static VERSIONS: &[Version] = &[
         summary: "who is kept out",
         sql: include_str!("bans.sql"),
     },
+    Version {
+        summary: "sessions of browsers",
+        sql: include_str!("sessions.sql"),
+    },
 ];
 
 /// Where the version of a schema is written down.

@@ -51,15 +51,20 @@ fn failed(error: BodyError) -> Response {
     .into_response()
 }
 
-/// Has a service answer a request to what is at `prefix` or below it.
+/// Has a service answer a request to what is at `prefix` or below it. A [`Session`](super::Session)
+/// that may be used for it is among its extensions.
 pub(crate) async fn call_service<S: Service>(
     mut service: S,
     prefix: &str,
     request: Request,
 ) -> Response {
     let client = request.client_address();
+    let session = request.session().ok();
     let mut request = request.into_inner();
     request.extensions_mut().insert(ClientAddress(client));
+    if let Some(session) = session {
+        request.extensions_mut().insert(session);
+    }
     if let Some(below) = below(request.uri(), prefix) {
         *request.uri_mut() = below;
     }

@@ -8,7 +8,7 @@ use hikyaku_relay::{RelayInformation, SUPPORTED_NIPS};
 pub(super) const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src https: data:; base-uri 'none'; \
      form-action 'none'";
 
-const STYLE: &str = "
+pub(super) const STYLE: &str = "
 :root { color-scheme: light dark; --ink: #1d2433; --paper: #f7f5f0; --card: #fff; --soft: #667085; \
 --line: #e2ded4; --accent: #b3382c; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e8e6e1; --paper: #16181d; --card: #1f2229; \

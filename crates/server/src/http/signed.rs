@@ -121,11 +121,6 @@ impl SignedRequest<'_> {
         let Some((scheme, rest)) = url.split_once("://") else {
             return false;
         };
-        let scheme = match scheme {
-            "http" => "ws",
-            "https" => "wss",
-            _ => return false,
-        };
         let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
         let (authority, target) = rest.split_at(end);
         let target = if target.is_empty() { "/" } else { target };
@@ -133,13 +128,23 @@ impl SignedRequest<'_> {
             .uri
             .path_and_query()
             .map_or("/", |target| target.as_str());
-        // The relay itself may be below a path of its address; its routes are not.
-        let canonical = urls.canonical();
-        let host = canonical.find("://").map_or(0, |at| at + 3);
-        let path = canonical.get(host..).and_then(|rest| rest.find('/'));
-        let path = path.and_then(|at| canonical.get(host + at..)).unwrap_or("");
-        target == ours && urls.names_us(&format!("{scheme}://{authority}{path}"))
+        target == ours && is_our_authority(scheme, authority, urls)
     }
+}
+
+/// Tells whether a host and port mean this server, by `http` or `https` as its clients know it.
+pub(super) fn is_our_authority(scheme: &str, authority: &str, urls: &RelayUrls) -> bool {
+    let scheme = match scheme {
+        "http" => "ws",
+        "https" => "wss",
+        _ => return false,
+    };
+    // The relay itself may be below a path of its address; its routes are not.
+    let canonical = urls.canonical();
+    let host = canonical.find("://").map_or(0, |at| at + 3);
+    let path = canonical.get(host..).and_then(|rest| rest.find('/'));
+    let path = path.and_then(|at| canonical.get(host + at..)).unwrap_or("");
+    !authority.contains(['/', '?', '#']) && urls.names_us(&format!("{scheme}://{authority}{path}"))
 }
 
 /// Reads the event that a header carries.

@@ -25,6 +25,7 @@ mod public_api;
 mod publishing;
 mod relay;
 mod routes;
+mod sessions;
 mod shutdown;
 mod signed;
 mod slow_readers;

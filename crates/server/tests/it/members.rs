@@ -24,7 +24,6 @@ fn members() -> Arc<Members> {
         counts: table(),
         footprints: table(),
         settings: table(),
-        revoked: table(),
     };
     Arc::new(Members::open(tables, FootprintLimits::default(), 7).unwrap())
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, sync::Arc, thread::JoinHandle};
 
-use hikyaku_server::{Metrics, PluginList, Server, ServerConfig, ServerError, Watch};
+use hikyaku_server::{Bans, Metrics, PluginList, Server, ServerConfig, ServerError, Watch};
 use hikyaku_store::{EventStore, testing::NaiveStore};
 use tokio::sync::oneshot;
 
@@ -11,6 +11,7 @@ pub(crate) struct Relay {
     pub(crate) metrics_address: Option<SocketAddr>,
     pub(crate) metrics: Metrics,
     pub(crate) watch: Watch,
+    pub(crate) bans: Bans,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
 }
@@ -37,6 +38,7 @@ impl Relay {
         let metrics_address = server.metrics_address();
         let metrics = server.metrics();
         let watch = server.watch();
+        let bans = server.bans();
         let (shutdown, told) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             server.run(async {
@@ -48,6 +50,7 @@ impl Relay {
             metrics_address,
             metrics,
             watch,
+            bans,
             shutdown: Some(shutdown),
             thread: Some(thread),
         }

@@ -9,6 +9,11 @@
 //!
 //! This is where sockets, the clock, randomness and the async runtime are: nothing below has them.
 
+/// The samples in the document on HTTP.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/http.md")]
+pub struct HttpDocument;
+
 mod access_log;
 mod address;
 mod arrivals;

@@ -1,5 +1,5 @@
-//! What this node and the others on its store tell each other: ephemeral events, and what clients have
-//! spent of their rates.
+//! What this node and the others on its store tell each other: ephemeral events, what clients have spent
+//! of their rates, and which signatures of requests have been used.
 //!
 //! A text begins with a letter that says what it is; one that this program does not know is passed over.
 
@@ -7,16 +7,18 @@ use std::{pin::Pin, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_core::Stream as _;
-use hikyaku_event::Event;
+use hikyaku_event::{Event, EventId};
 use hikyaku_store::Neighbours;
 use tokio::{sync::mpsc, time::MissedTickBehavior};
 
-use crate::{feed::Delivery, worker::Shared};
+use crate::{clock::unix_now, feed::Delivery, worker::Shared};
 
 /// An ephemeral event's JSON follows.
 const EPHEMERAL: &str = "e";
 /// What clients have spent follows, as [`crate::rates`] writes it.
 const SPENT: &str = "r";
+/// The id of an event follows that has signed a request (NIP-98).
+const USED: &str = "u";
 
 /// How often what clients have spent here is told.
 const TELL_INTERVAL: Duration = Duration::from_millis(200);
@@ -29,6 +31,11 @@ pub(crate) fn tell(neighbours: &dyn Neighbours, events: &[Arc<Event>]) {
             neighbours.tell(format!("{EPHEMERAL}{json}"));
         }
     }
+}
+
+/// Tells of a signature that has been used.
+pub(crate) fn tell_used(neighbours: &dyn Neighbours, event: EventId) {
+    neighbours.tell(format!("{USED}{}", event.to_hex()));
 }
 
 /// Tells what clients have spent, again and again; never returns.
@@ -53,6 +60,12 @@ pub(crate) async fn hear(shared: &Shared) {
             match text.split_at_checked(1) {
                 Some((EPHEMERAL, json)) => deliver(shared, json),
                 Some((SPENT, spent)) => shared.rates.spent_elsewhere(spent),
+                Some((USED, id)) => {
+                    if let Ok(id) = EventId::from_hex(id.as_bytes()) {
+                        // It may have been used here, too, a moment ago.
+                        let _ = shared.signed_once.note(id, unix_now());
+                    }
+                }
                 _ => tracing::debug!("another node tells what this one does not know"),
             }
         }

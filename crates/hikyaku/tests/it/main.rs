@@ -25,6 +25,7 @@ mod real_events;
 mod replication;
 mod requests;
 mod serving;
+mod sessions;
 mod store_commands;
 mod table_files;
 mod tables_beside;

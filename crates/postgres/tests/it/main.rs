@@ -15,6 +15,7 @@ mod nodes;
 mod opening;
 mod plans;
 mod replicas;
+mod sessions;
 mod statements;
 mod suite;
 mod tls;

@@ -13,7 +13,7 @@ use super::{
     Html, IntoResponse, Json, Problem, Request, Response, Session, delete, get,
     page::STYLE,
     post,
-    session::{no_sessions, refuse_banned, set_cookie},
+    session::{no_sessions, set_cookie},
 };
 use crate::{
     PluginList, Server,
@@ -59,23 +59,16 @@ impl Login {
     /// Begins a session for whoever has signed this request.
     async fn log_in(&self, mut request: Request) -> Result<Response, Problem> {
         request.refuse_other_sites()?;
-        let client = Worker::with_current(|worker| {
-            let rates = &worker.shared.rates;
-            let client = rates.enter(request.client_address());
-            rates.event_from(client).map(|()| client)
-        });
-        let client = client.ok_or_else(no_sessions)?.map_err(too_fast)?;
         let key = request.signer().await?;
         Worker::with_current(|worker| {
-            worker
-                .shared
-                .rates
-                .event_by(client, &key)
-                .map_err(too_fast)?;
-            refuse_banned(worker, client.address, &key)?;
+            let rates = &worker.shared.rates;
+            let client = rates.enter(request.client_address());
+            rates.event_by(client, &key).map_err(too_fast)?;
             let begun = self.0.begin(key)?;
             let lifetime = self.0.options().lifetime;
             let cookie = set_cookie(&begun.text, lifetime, &worker.shared.relay.urls);
+            let session = begun.token.id;
+            tracing::info!(key = key.to_hex(), %session, client = %client.address, "logged in");
             worker.observe(vec![Observation::Authenticated(key, client.family)]);
             Ok(with(&Session::new(begun.token), Some(cookie)))
         })
@@ -97,6 +90,8 @@ impl Login {
         let sessions = self.0.clone();
         let revoked: Result<_, SessionError> = blocking(move || sessions.revoke(whose)).await;
         revoked?;
+        let (key, id) = (session.key().to_hex(), session.id());
+        tracing::info!(key, session = %id, everywhere, "logged out");
         let mut response = StatusCode::NO_CONTENT.into_response();
         let urls = Worker::with_current(|worker| worker.shared.relay.urls.clone());
         if let Some(urls) = urls {
@@ -110,7 +105,7 @@ impl Login {
 fn too_fast(seconds: u64) -> Problem {
     Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
-        format!("rate-limited: come back in {seconds} s"),
+        format!("too many logins of your key; try again in {seconds} s"),
     )
 }
 

@@ -21,6 +21,15 @@ pub fn current_request() -> Option<String> {
     CURRENT.with_borrow(name)
 }
 
+/// Has work that is done on another thread be a part of the request of the moment.
+pub(crate) fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
+    let id = CURRENT.with_borrow(Clone::clone);
+    move || match id {
+        Some(id) => during(&id, work),
+        None => work(),
+    }
+}
+
 /// Runs a part of what answers a request.
 pub(super) fn during<T>(id: &HeaderValue, part: impl FnOnce() -> T) -> T {
     struct Restore(Option<HeaderValue>);
@@ -120,5 +129,8 @@ mod tests {
             assert_eq!(current_request().as_deref(), Some("a"));
         });
         assert_eq!(current_request(), None);
+        let work = during(&outer, || carried(current_request));
+        let elsewhere = std::thread::spawn(work).join().unwrap();
+        assert_eq!(elsewhere.as_deref(), Some("a"));
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn refuse_banned(
     match worker.ban_of(address, &[*key]) {
         Some(reason) => Err(Problem::new(
             StatusCode::FORBIDDEN,
-            format!("blocked: {reason}"),
+            format!("you are banned: {reason}"),
         )),
         None => Ok(()),
     }

@@ -11,8 +11,8 @@ use hikyaku_relay::RelayUrls;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use sha2::{Digest, Sha256};
 
-use super::{Problem, Request};
-use crate::{clock::unix_now, worker::Worker};
+use super::{Problem, Request, session::refuse_banned};
+use crate::{clock::unix_now, neighbours, worker::Worker};
 
 /// The kind of such an event.
 const KIND: u16 = 27235;
@@ -26,7 +26,8 @@ const REMEMBERED_MAX: usize = 120_000;
 impl Request {
     /// Returns the key that has signed this very request: an event of kind 27235 in `Authorization:
     /// Nostr <base64>`, with this address, this method, this body (`payload`), and a time within 60
-    /// seconds of ours. Each event is good for one request. Whoever has not signed is refused (401).
+    /// seconds of ours. Each event is good for one request (docs/http.md says what that means for several
+    /// nodes). Whoever has not signed is refused (401).
     ///
     /// The address must be the relay's own (`public_url`; without one, the listen address or localhost),
     /// with `http` for `ws` and `https` for `wss`. The `Host` header is not believed: a request that was
@@ -59,12 +60,14 @@ impl Request {
                 .verify_id()
                 .and_then(|()| worker.verifier.borrow_mut().verify(&event));
             verified.map_err(|_| refusal("the event's signature is wrong"))?;
-            if let Some(reason) = worker.ban_of(client, &[event.pubkey()]) {
-                let detail = format!("you are banned: {reason}");
-                return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-            }
+            refuse_banned(worker, client, &event.pubkey())?;
             match shared.signed_once.note(event.id(), now) {
-                Noted::First => Ok(event.pubkey()),
+                Noted::First => {
+                    if let Some(neighbours) = &shared.neighbours {
+                        neighbours::tell_used(&**neighbours, event.id());
+                    }
+                    Ok(event.pubkey())
+                }
                 Noted::Again => Err(refusal("the event has been used already; sign another one")),
                 Noted::NoRoom => Err(Problem::new(
                     StatusCode::SERVICE_UNAVAILABLE,

@@ -2,6 +2,8 @@
 
 use std::panic::resume_unwind;
 
+use crate::http::carried;
+
 /// Runs `work` on another thread and resolves to what it returns.
 ///
 /// A worker is one thread, and nothing steals its work: a handler that computes for 20 ms makes
@@ -12,7 +14,7 @@ use std::panic::resume_unwind;
 /// A panic in `work` goes on in the handler that waits for it. When that handler is dropped, work
 /// that has begun goes on to its end, and its result is dropped.
 pub async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    match tokio::task::spawn_blocking(work).await {
+    match tokio::task::spawn_blocking(carried(work)).await {
         Ok(result) => result,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),

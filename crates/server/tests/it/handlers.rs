@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use hikyaku_event::{Event, Filter, PublicKey, testing::Author};
+use hikyaku_event::{
+    Event, Filter, PublicKey,
+    testing::{Author, EventBuilder},
+};
 use hikyaku_server::{Client, NoPlugins, QueryVerdict, Request, Server, Verdict, With, get};
 use hikyaku_store::testing::NaiveStore;
 use serde_json::json;
@@ -135,6 +138,46 @@ async fn a_handler_that_never_ends_is_given_up() {
     assert_eq!(figure(&relay, "timeouts", "GET /never"), 2.0);
     assert_eq!(figure(&relay, "timeouts", "on_event"), 1.0);
     assert_eq!(figure(&relay, "timeouts", "on_query"), 1.0);
+}
+
+#[tokio::test]
+async fn who_is_told_and_never_ends_is_given_up_and_nobody_waits_for_it() {
+    async fn never() {
+        std::future::pending().await
+    }
+    let mut config = config();
+    config.handler_timeout = Duration::from_millis(20);
+    let relay = Relay::serve(
+        Server::new(config, Arc::new(NaiveStore::new()))
+            .plugin(async |_| Ok(Careless))
+            .after_event(async |_: &Careless, _: &Client, _: &Event| never().await)
+            .after_deletion(async |_: &Careless, _: &Client, _: &Event| never().await)
+            .after_auth(async |_: &Careless, _: &Client, _: &PublicKey| never().await)
+            .on_open(async |_: &Careless, _: &Client| never().await)
+            .on_close(async |_: &Careless, _: &Client| never().await),
+    );
+    let mut client = NostrClient::connect(relay.address).await;
+    assert!(client.publish(&note(1, "hello")).await.0);
+    let deletion = EventBuilder::new(5).tag(["e", &note(1, "hello").id().to_hex()]);
+    assert!(client.publish(&deletion.sign(&Author::new(1))).await.0);
+    assert!(client.authenticate(&Author::new(1)).await.0);
+    drop(client);
+    for (handler, timeouts) in [
+        ("on_open", 1.0),
+        ("after_event", 2.0),
+        ("after_deletion", 1.0),
+        ("after_auth", 1.0),
+        ("on_close", 1.0),
+    ] {
+        reaches(&relay, "timeouts", handler, timeouts).await;
+    }
+    assert!(
+        NostrClient::connect(relay.address)
+            .await
+            .publish(&note(2, "hello"))
+            .await
+            .0
+    );
 }
 
 /// Waits until a figure is there; it comes from another thread.

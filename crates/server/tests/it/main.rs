@@ -14,6 +14,7 @@ mod connections;
 mod forms;
 mod gated_store;
 mod handlers;
+mod hang_ups;
 mod hooks;
 mod http;
 mod leaks;

@@ -25,13 +25,13 @@ use crate::{
     wire::Wire,
 };
 
-struct Pair {
+pub(crate) struct Pair {
     certificate: String,
     key: String,
     der: CertificateDer<'static>,
 }
 
-fn pair() -> Pair {
+pub(crate) fn pair() -> Pair {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
     Pair {
         certificate: made.cert.pem(),
@@ -46,7 +46,7 @@ impl Pair {
     }
 
     /// Connects as somebody who trusts this certificate alone.
-    async fn connect(
+    pub(crate) async fn connect(
         &self,
         address: SocketAddr,
         protocols: &[&str],
@@ -69,7 +69,7 @@ impl Pair {
     }
 }
 
-fn encrypted(pair: &Pair) -> ServerConfig {
+pub(crate) fn encrypted(pair: &Pair) -> ServerConfig {
     ServerConfig {
         tls: Some(pair.tls()),
         ..config()

@@ -28,14 +28,17 @@ use crate::{
     wire::Wire,
 };
 
+type Tell = UnboundedSender<(&'static str, bool)>;
+type Told = UnboundedReceiver<(&'static str, bool)>;
+
 /// Tells when it is made and when it is dropped.
 struct Presence {
     name: &'static str,
-    told: UnboundedSender<(&'static str, bool)>,
+    told: Tell,
 }
 
 impl Presence {
-    fn new(name: &'static str, told: &UnboundedSender<(&'static str, bool)>) -> Self {
+    fn new(name: &'static str, told: &Tell) -> Self {
         // Who listens may have ended.
         let _ = told.send((name, true));
         Self {
@@ -52,7 +55,9 @@ impl Drop for Presence {
 }
 
 /// An answer without an end.
-struct Endless(#[expect(dead_code, reason = "tells when it is dropped")] Presence);
+struct Endless {
+    _presence: Presence,
+}
 
 impl http_body::Body for Endless {
     type Data = Bytes;
@@ -85,41 +90,29 @@ impl http_body::Body for Half {
     }
 }
 
-type Told = UnboundedReceiver<(&'static str, bool)>;
-
 fn site(pair: &Pair) -> (Relay, Told) {
     let (sender, told) = unbounded_channel();
     let server = Server::new(encrypted(pair), Arc::new(NaiveStore::new()))
         .plugin(async move |_| Ok(sender))
-        .route(
-            get("/wait"),
-            async |told: &UnboundedSender<_>, _: Request| -> String {
-                let _presence = Presence::new("/wait", told);
-                std::future::pending().await
-            },
-        )
-        .route(
-            post("/read"),
-            async |told: &UnboundedSender<_>, request: Request| {
-                let _presence = Presence::new("/read", told);
-                let body = request.bytes().await?;
-                Ok::<_, Problem>(body.len().to_string())
-            },
-        )
-        .route(
-            get("/endless"),
-            async |told: &UnboundedSender<_>, _: Request| {
-                Body::new(Endless(Presence::new("/endless", told)))
-            },
-        )
-        .route(
-            get("/fine"),
-            async |_: &UnboundedSender<_>, _: Request| "fine",
-        )
-        .on_open(async |told: &UnboundedSender<_>, _: &Client| {
+        .route(get("/wait"), async |told: &Tell, _: Request| -> String {
+            let _presence = Presence::new("/wait", told);
+            std::future::pending().await
+        })
+        .route(post("/read"), async |told: &Tell, request: Request| {
+            let _presence = Presence::new("/read", told);
+            let body = request.bytes().await?;
+            Ok::<_, Problem>(body.len().to_string())
+        })
+        .route(get("/endless"), async |told: &Tell, _: Request| {
+            Body::new(Endless {
+                _presence: Presence::new("/endless", told),
+            })
+        })
+        .route(get("/fine"), async |_: &Tell, _: Request| "fine")
+        .on_open(async |told: &Tell, _: &Client| {
             let _ = told.send(("websocket", true));
         })
-        .on_close(async |told: &UnboundedSender<_>, _: &Client| {
+        .on_close(async |told: &Tell, _: &Client| {
             let _ = told.send(("websocket", false));
         });
     (Relay::serve(server), told)

@@ -25,6 +25,9 @@ pub struct Rates {
     pub events_per_key: Rate,
     /// REQs and COUNTs from one address.
     pub queries_per_address: Rate,
+    /// Sessions that browsers of one address begin: each may leave a revocation behind, which is
+    /// remembered until it would have ended.
+    pub logins_per_address: Rate,
 }
 
 impl Default for Rates {
@@ -40,6 +43,11 @@ impl Default for Rates {
             queries_per_address: Rate {
                 per_minute: 2_400,
                 burst: 2_000,
+            },
+            // An office whose members come in the morning.
+            logins_per_address: Rate {
+                per_minute: 10,
+                burst: 100,
             },
         }
     }
@@ -68,6 +76,7 @@ pub(crate) struct RateGate {
 const EVENTS_OF_ADDRESS: u8 = b'e';
 const EVENTS_OF_KEY: u8 = b'k';
 const QUERIES_OF_ADDRESS: u8 = b'q';
+const LOGINS_OF_ADDRESS: u8 = b'l';
 
 /// Bytes of what a rate is kept for: a public key at most.
 const KEY_LEN: usize = 32;
@@ -123,6 +132,7 @@ impl RateGate {
             EVENTS_OF_ADDRESS => Some(self.rates.events_per_address),
             EVENTS_OF_KEY => Some(self.rates.events_per_key),
             QUERIES_OF_ADDRESS => Some(self.rates.queries_per_address),
+            LOGINS_OF_ADDRESS => Some(self.rates.logins_per_address),
             _ => None,
         }
     }
@@ -153,6 +163,11 @@ impl RateGate {
     /// Takes one query of a client's allowance.
     pub(crate) fn query_from(&self, client: Client) -> Result<(), Wait> {
         self.of_address(client, QUERIES_OF_ADDRESS, self.rates.queries_per_address)
+    }
+
+    /// Takes one login of a client's allowance.
+    pub(crate) fn login_from(&self, client: Client) -> Result<(), Wait> {
+        self.of_address(client, LOGINS_OF_ADDRESS, self.rates.logins_per_address)
     }
 
     /// Takes one event of its author's allowance.
@@ -219,6 +234,7 @@ mod tests {
             events_per_address: rate,
             events_per_key: rate,
             queries_per_address: rate,
+            logins_per_address: rate,
         };
         let mut gate = RateGate::new(RateLimits::new(1 << 20), rates, Vec::new());
         gate.share(true);

@@ -357,6 +357,16 @@ pub(super) static KEYS: &[Key] = &[
         "REQs and COUNTs that one address may send at once after a pause."
     ),
     key!(
+        "rates.logins_per_address",
+        server.rates.logins_per_address.per_minute,
+        "Sessions a minute that browsers of one address may begin on the long run (sessions.enabled)."
+    ),
+    key!(
+        "rates.logins_per_address_burst",
+        server.rates.logins_per_address.burst,
+        "Sessions that browsers of one address may begin at once after a pause."
+    ),
+    key!(
         "policy.keys_allowed",
         policies.keys_allowed,
         "Keys that may write; none means all."

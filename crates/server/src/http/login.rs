@@ -63,7 +63,7 @@ impl Login {
         Worker::with_current(|worker| {
             let rates = &worker.shared.rates;
             let client = rates.enter(request.client_address());
-            rates.event_by(client, &key).map_err(too_fast)?;
+            rates.login_from(client).map_err(too_fast)?;
             let begun = self.0.begin(key)?;
             let lifetime = self.0.options().lifetime;
             let cookie = set_cookie(&begun.text, lifetime, &worker.shared.relay.urls);
@@ -105,7 +105,7 @@ impl Login {
 fn too_fast(seconds: u64) -> Problem {
     Problem::new(
         StatusCode::TOO_MANY_REQUESTS,
-        format!("too many logins of your key; try again in {seconds} s"),
+        format!("too many logins from your address; try again in {seconds} s"),
     )
 }
 

@@ -352,15 +352,18 @@ async fn a_banned_key_can_not_log_in_and_its_sessions_are_refused() {
         answer = log_in(relay.address, &author).await;
     }
     assert_eq!(answer.status, 403, "{answer:?}");
-    assert!(answer.body.contains("you are banned: no more"), "{answer:?}");
+    assert!(
+        answer.body.contains("you are banned: no more"),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
-async fn logins_have_the_rate_of_events() {
+async fn logins_have_a_rate() {
     let mut config = with_sessions();
     config.unlimited_addresses.clear();
-    config.rates.events_per_address.per_minute = 1;
-    config.rates.events_per_address.burst = 3;
+    config.rates.logins_per_address.per_minute = 1;
+    config.rates.logins_per_address.burst = 3;
     let relay = site(config);
     for number in 0..3 {
         let answer = log_in(relay.address, &Author::new(number + 1)).await;
@@ -368,7 +371,7 @@ async fn logins_have_the_rate_of_events() {
     }
     let answer = log_in(relay.address, &Author::new(9)).await;
     assert_eq!(answer.status, 429, "{answer:?}");
-    assert!(answer.body.contains("too many"), "{answer:?}");
+    assert!(answer.body.contains("too many logins"), "{answer:?}");
 }
 
 #[tokio::test]

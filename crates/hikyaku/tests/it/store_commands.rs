@@ -146,7 +146,7 @@ fn forged_lines_among_hundreds_are_named() {
     let parts = [&notes[..104], &notes[104..700], &notes[700..]];
     let input: Vec<u8> = parts
         .iter()
-        .flat_map(|part| [lines(part), forged.clone()].concat())
+        .flat_map(|part| [lines(*part), forged.clone()].concat())
         .collect();
     let report = place.run_with(&["import", "--json", "-"], &input).json();
     assert_eq!(report["stored"], 1_400, "{report}");

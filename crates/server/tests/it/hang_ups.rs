@@ -2,6 +2,7 @@
 //! nobody else notices.
 
 use std::{
+    net::Shutdown,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll},
@@ -14,11 +15,14 @@ use http_body::Frame;
 use http_body_util::{BodyExt, Full, combinators::BoxBody};
 use hyper::{body::Bytes, client::conn::http2::SendRequest};
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use socket2::SockRef;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
     sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
     task::JoinHandle,
 };
+use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
@@ -189,7 +193,10 @@ async fn a_websocket_over_tls_that_is_cut_is_closed() {
 type Sender = SendRequest<BoxBody<Bytes, std::convert::Infallible>>;
 
 async fn http_2(pair: &Pair, relay: &Relay) -> (Sender, JoinHandle<()>) {
-    let stream = pair.connect(relay.address, &["h2"]).await.unwrap();
+    http_2_over(pair.connect(relay.address, &["h2"]).await.unwrap()).await
+}
+
+async fn http_2_over(stream: TlsStream<TcpStream>) -> (Sender, JoinHandle<()>) {
     let handshake =
         hyper::client::conn::http2::handshake(TokioExecutor::new(), TokioIo::new(stream));
     let (sender, connection) = handshake.await.unwrap();
@@ -242,13 +249,15 @@ async fn a_request_of_http_2_that_is_taken_back_ends_alone() {
 async fn all_requests_of_a_cut_connection_of_http_2_end() {
     let pair = pair();
     let (relay, mut told) = site(&pair);
-    let (mut sender, connection) = http_2(&pair, &relay).await;
+    let stream = pair.connect(relay.address, &["h2"]).await.unwrap();
+    let socket = SockRef::from(stream.get_ref().0).try_clone().unwrap();
+    let (mut sender, connection) = http_2_over(stream).await;
     let mut asked = Vec::new();
     for path in ["/wait", "/read", "/endless"] {
         asked.push(tokio::spawn(sender.send_request(request(path))));
         assert_eq!(next(&mut told).await, (path, true));
     }
-    connection.abort();
+    socket.shutdown(Shutdown::Both).unwrap();
     let mut gone = [
         next(&mut told).await,
         next(&mut told).await,
@@ -259,6 +268,7 @@ async fn all_requests_of_a_cut_connection_of_http_2_end() {
         gone,
         [("/endless", false), ("/read", false), ("/wait", false)]
     );
+    connection.abort();
     // A new one is served.
     let (mut sender, connection) = http_2(&pair, &relay).await;
     let response = patiently(sender.send_request(request("/fine")))

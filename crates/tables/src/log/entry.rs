@@ -20,7 +20,8 @@ const FLAG_ATTRIBUTES: u8 = 0x04;
 const FLAG_STAMP: u8 = 0x08;
 
 /// Bytes that an entry has at most besides its key and value.
-pub(super) const ENTRY_OVERHEAD_MAX: usize = 1 + 5 + 12 + 5 + 12 + 5;
+pub(super) const ENTRY_OVERHEAD_MAX: usize = 1 + STAMP_LEN + 5 + 5 + 12 + 5;
+const STAMP_LEN: usize = 12;
 
 /// How far the updates of another server were applied here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,27 +34,53 @@ pub(crate) struct Applied {
     pub(crate) at_us: u64,
 }
 
-/// An entry without its stamp, made before the queue is locked.
-pub(super) struct Prepared {
-    form: Form,
-    /// Its part of the sum over what waits.
-    pub(super) sum: u64,
+/// An entry, made before the queue is locked. Under the lock it becomes one with a stamp where it needs
+/// one, without an allocation: all that takes long has been done.
+pub(super) enum Prepared {
+    Small(Small<SMALL_WORDS>),
+    Long(Long),
 }
 
-enum Form {
-    /// The bytes as little-endian words, of which the first so many count and the others are zeros.
-    /// What a small record has: it is made and kept without going through memory.
-    Small([u64; SMALL_WORDS], usize),
-    Long(Vec<u8>),
+/// The bytes as little-endian words, of which the first so many count and the others are zeros: it is
+/// made and kept without going through memory.
+#[derive(Clone, Copy)]
+pub(super) struct Small<const WORDS: usize> {
+    words: [u64; WORDS],
+    len: usize,
+    sum: u64,
 }
 
-/// Room for an entry of a key of 8 bytes and a value of 8 bytes.
-pub(super) const SMALL_WORDS: usize = 3;
+/// Any bytes.
+pub(super) struct Long {
+    bytes: Vec<u8>,
+    sum: u64,
+    /// What stands in the place of the first byte where there is a stamp, and the sum then.
+    stamped: [u8; 1 + STAMP_LEN],
+    stamped_sum: u64,
+}
+
+/// A long entry with its stamp.
+pub(super) struct LongStamped<'a>(&'a Long);
+
+/// An entry as it is kept.
+pub(super) trait Kept {
+    /// Returns how many bytes it has.
+    fn len(&self) -> usize;
+    /// Returns its part of the sum over what waits.
+    fn sum(&self) -> u64;
+    /// Writes it to a file, where there is room for [`ENTRY_OVERHEAD_MAX`] bytes at least.
+    fn store(&self, file: &MappedFile, at: u64);
+}
+
+/// Room for an entry of a key of 8 bytes and a value of 8 bytes, and for one with a stamp.
+const SMALL_WORDS: usize = 3;
+const STAMPED_WORDS: usize = 5;
+const _: () = assert!(8 * STAMPED_WORDS <= ENTRY_OVERHEAD_MAX);
 
 impl Prepared {
     /// Makes the entry of an effect.
     #[inline]
-    pub(super) fn effect(table: u32, effect: &Effect<'_>) -> Self {
+    pub(super) fn effect(table: u32, effect: &Effect<'_>, stamp: Stamp) -> Self {
         // What is usual: a short key and a short value, whose lengths take a byte each.
         if let Effect::Put {
             key,
@@ -73,72 +100,114 @@ impl Prepared {
             // What the 128 bits have no room for.
             let high = u128::from(value_word) >> 1 >> (127 - (behind_key + 8));
             let words = [low as u64, (low >> 64) as u64, high as u64];
-            let len = 4 + key.len() + value.len();
-            return Self {
-                form: Form::Small(words, len),
-                sum: sum_of_words(words, len),
-            };
+            return Self::Small(Small::new(words, 4 + key.len() + value.len()));
         }
         let mut bytes = Vec::with_capacity(ENTRY_OVERHEAD_MAX + effect.bytes());
         put_effect(&mut bytes, table, effect);
-        Self::long(bytes)
+        Self::long(bytes, stamp)
     }
 
     /// Makes the entry of how far another server's updates were applied.
-    pub(super) fn applied(applied: &Applied) -> Self {
+    pub(super) fn applied(applied: &Applied, stamp: Stamp) -> Self {
         let mut bytes = Vec::new();
         put_applied(&mut bytes, applied);
-        Self::long(bytes)
+        Self::long(bytes, stamp)
     }
 
-    fn long(bytes: Vec<u8>) -> Self {
-        Self {
+    fn long(bytes: Vec<u8>, stamp: Stamp) -> Self {
+        let tag = bytes.first().copied().unwrap_or_default() | FLAG_STAMP;
+        let low = u128::from(tag) | u128::from(stamp.at_us) << 8 | u128::from(stamp.origin) << 72;
+        let [stamped @ .., _, _, _] = low.to_le_bytes();
+        Self::Long(Long {
             sum: sum_of(&bytes),
-            form: Form::Long(bytes),
-        }
+            stamped_sum: sum_stamped(&stamped, bytes.get(1..).unwrap_or_default()),
+            bytes,
+            stamped,
+        })
     }
+}
 
-    /// Returns the same entry with a stamp. Without one it has that of the entry before in its batch.
-    pub(super) fn stamped(&self, stamp: Stamp) -> Self {
-        let small;
-        let bytes = match &self.form {
-            Form::Small(words, len) => {
-                small = words.map(u64::to_le_bytes);
-                small.as_flattened().get(..*len).unwrap_or_default()
-            }
-            Form::Long(bytes) => bytes,
-        };
-        let mut with_stamp = Vec::with_capacity(bytes.len() + 12);
-        if let Some((tag, rest)) = bytes.split_first() {
-            with_stamp.push(tag | FLAG_STAMP);
-            with_stamp.extend_from_slice(&stamp.at_us.to_le_bytes());
-            with_stamp.extend_from_slice(&stamp.origin.to_le_bytes());
-            with_stamp.extend_from_slice(rest);
-        }
-        Self::long(with_stamp)
+impl Long {
+    pub(super) fn stamped(&self) -> LongStamped<'_> {
+        LongStamped(self)
     }
+}
 
-    /// Returns how many bytes it has.
+impl<const WORDS: usize> Small<WORDS> {
     #[inline]
-    pub(super) fn len(&self) -> usize {
-        match &self.form {
-            Form::Small(_, len) => *len,
-            Form::Long(bytes) => bytes.len(),
-        }
+    fn new(words: [u64; WORDS], len: usize) -> Self {
+        let sum = sum_of_words(words.into_iter().take(len.div_ceil(8)), len);
+        Self { words, len, sum }
+    }
+}
+
+impl Small<SMALL_WORDS> {
+    /// Returns the same entry with a stamp, which stands behind its first byte.
+    #[inline]
+    pub(super) fn stamped(&self, stamp: Stamp) -> Small<STAMPED_WORDS> {
+        let [low, middle, high] = self.words;
+        let tag = low & 0xff | u64::from(FLAG_STAMP);
+        // What follows the tag, from the first byte on; it begins 13 bytes behind the tag then.
+        let behind = [low >> 8 | middle << 56, middle >> 8 | high << 56, high >> 8];
+        let words = [
+            tag | stamp.at_us << 8,
+            stamp.at_us >> 56 | u64::from(stamp.origin) << 8 | behind[0] << 40,
+            behind[0] >> 24 | behind[1] << 40,
+            behind[1] >> 24 | behind[2] << 40,
+            behind[2] >> 24,
+        ];
+        Small::new(words, self.len + STAMP_LEN)
+    }
+}
+
+impl<const WORDS: usize> Kept for Small<WORDS> {
+    #[inline]
+    fn len(&self) -> usize {
+        self.len
     }
 
-    /// Writes it to a file, where there is room for [`SMALL_WORDS`] words at least.
     #[inline]
-    pub(super) fn store(&self, file: &MappedFile, at: u64) {
-        match &self.form {
-            Form::Small(words, _) => {
-                let window = file.window(at, 8 * SMALL_WORDS);
-                for (number, word) in words.iter().enumerate() {
-                    window.store_u64(8 * number, *word);
-                }
-            }
-            Form::Long(bytes) => file.store(at, bytes),
+    fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    #[inline]
+    fn store(&self, file: &MappedFile, at: u64) {
+        let window = file.window(at, 8 * WORDS);
+        for (number, word) in self.words.iter().enumerate() {
+            window.store_u64(8 * number, *word);
         }
+    }
+}
+
+impl Kept for Long {
+    fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    fn store(&self, file: &MappedFile, at: u64) {
+        file.store(at, &self.bytes);
+    }
+}
+
+impl Kept for LongStamped<'_> {
+    fn len(&self) -> usize {
+        self.0.bytes.len() + STAMP_LEN
+    }
+
+    fn sum(&self) -> u64 {
+        self.0.stamped_sum
+    }
+
+    fn store(&self, file: &MappedFile, at: u64) {
+        let Long { bytes, stamped, .. } = self.0;
+        file.store(at, stamped);
+        let rest = bytes.get(1..).unwrap_or_default();
+        file.store(at + stamped.len() as u64, rest);
     }
 }
 
@@ -162,21 +231,50 @@ fn short_word(bytes: &[u8]) -> Option<u64> {
 }
 
 /// FORMAT: what an entry adds to the sum over what waits: its length, and each of its 8-byte words
-/// (little-endian, the last one filled with zeros), multiplied and rotated to the left by 5 more for
-/// each word before it; all by exclusive or. No word waits for another one.
+/// (little-endian, the last one filled with zeros), plus [`STEP`] times its number from 1, multiplied
+/// and rotated to the left by 5 more for each word before it; all by exclusive or. No word waits for
+/// another one, and equal words do not undo each other.
 pub(super) fn sum_of(entry: &[u8]) -> u64 {
     let (words, rest) = entry.as_chunks();
     let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    sum_of_words(words.chain(short_word(rest)), entry.len())
+    let last = short_word(rest).filter(|_| !rest.is_empty());
+    sum_of_words(words.chain(last), entry.len())
+}
+
+/// Returns the same of an entry in two parts, without putting them together.
+fn sum_stamped(front: &[u8; 1 + STAMP_LEN], rest: &[u8]) -> u64 {
+    let Some((first, rest)) = rest.split_first_chunk::<3>() else {
+        return sum_of(&[front, rest].concat());
+    };
+    let mut words = [0; 16];
+    let (head, tail) = words.split_at_mut(front.len());
+    head.copy_from_slice(front);
+    tail.copy_from_slice(first);
+    let (front, _) = words.as_chunks();
+    let (behind, last) = rest.as_chunks();
+    let all = front
+        .iter()
+        .chain(behind)
+        .map(|word| u64::from_le_bytes(*word));
+    let last = short_word(last).filter(|_| !last.is_empty());
+    sum_of_words(all.chain(last), words.len() + rest.len())
 }
 
 #[inline]
 fn sum_of_words(words: impl IntoIterator<Item = u64>, len: usize) -> u64 {
     let words = words.into_iter().zip((0..64).step_by(5).cycle());
+    let mut place = 0_u64;
     words.fold(len as u64, |sum, (word, places)| {
-        sum ^ word.wrapping_mul(FACTOR).rotate_left(places)
+        place = place.wrapping_add(STEP);
+        sum ^ word
+            .wrapping_add(place)
+            .wrapping_mul(FACTOR)
+            .rotate_left(places)
     })
 }
+
+/// FORMAT: an odd number: the first digits of pi behind the point, in binary.
+const STEP: u64 = 0x243f_6a88_85a3_08d3;
 
 /// FORMAT: 2^64 divided by the golden ratio, odd.
 pub(super) const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -365,27 +463,71 @@ mod tests {
                 value: &bytes[16..16 + value_len],
                 attributes: Attributes::default(),
             };
-            let mut expected = Vec::new();
-            put_effect(&mut expected, 0x7f, &effect);
-            let made = Prepared::effect(0x7f, &effect);
-            let is_small = matches!(made.form, Form::Small(..));
-            assert_eq!(is_small, key_len <= 8 && value_len <= 8);
-            made.store(&file, 3);
-            let mut stored = vec![0; made.len()];
-            file.load(3, &mut stored);
-            assert_eq!(stored, expected, "{key_len}, {value_len}");
-            assert_eq!(made.sum, sum_of(&expected), "{key_len}, {value_len}");
             let stamp = Stamp {
-                at_us: 0x0102_0304_0506_0708,
-                origin: 9,
+                at_us: 0xf102_0304_0506_0708,
+                origin: 0xe000_0009,
             };
-            let made = made.stamped(stamp);
-            let mut stored = vec![0; made.len()];
-            made.store(&file, 3);
-            file.load(3, &mut stored);
+            let stored = |entry: &dyn Kept| {
+                entry.store(&file, 3);
+                let mut stored = vec![0; entry.len()];
+                file.load(3, &mut stored);
+                assert_eq!(entry.sum(), sum_of(&stored), "{key_len}, {value_len}");
+                stored
+            };
+            let mut bare = Vec::new();
+            put_effect(&mut bare, 0x7f, &effect);
+            let is_small = key_len <= 8 && value_len <= 8;
+            let stored = match Prepared::effect(0x7f, &effect, stamp) {
+                Prepared::Small(small) => {
+                    assert!(is_small);
+                    assert_eq!(stored(&small), bare, "{key_len}, {value_len}");
+                    stored(&small.stamped(stamp))
+                }
+                Prepared::Long(long) => {
+                    assert!(!is_small);
+                    assert_eq!(stored(&long), bare, "{key_len}, {value_len}");
+                    stored(&long.stamped())
+                }
+            };
+            let mut expected = vec![bare[0] | FLAG_STAMP];
+            expected.extend_from_slice(&stamp.at_us.to_le_bytes());
+            expected.extend_from_slice(&stamp.origin.to_le_bytes());
+            expected.extend_from_slice(&bare[1..]);
+            assert_eq!(stored, expected, "{key_len}, {value_len}");
             let entry = Entry::read(&stored, 0, None).unwrap();
             assert_eq!((entry.stamp, entry.end), (stamp, stored.len()));
             assert_eq!(entry.body.effect(&stored), Some((0x7f, effect)));
         }
+    }
+
+    #[test]
+    fn a_short_entry_that_is_not_small_has_its_stamp_too() {
+        let stamp = Stamp {
+            at_us: u64::MAX,
+            origin: 3,
+        };
+        for (table, bytes) in [(0, 2), (300, 3), (1 << 20, 4)] {
+            let Prepared::Long(long) = Prepared::effect(table, &Effect::Vanish, stamp) else {
+                panic!("it has no key");
+            };
+            assert_eq!(long.len(), bytes);
+            let whole = [&long.stamped[..], &long.bytes[1..]].concat();
+            assert_eq!(long.stamped().sum(), sum_of(&whole));
+            assert_eq!(Entry::read(&whole, 0, None).unwrap().stamp, stamp);
+        }
+    }
+
+    #[test]
+    fn equal_words_do_not_undo_each_other_in_the_sum() {
+        for words in [1, 2, 512, 13 * 512] {
+            let ones = vec![0x11; 8 * words];
+            let zeros = vec![0; 8 * words];
+            assert_ne!(sum_of(&ones), sum_of(&zeros), "{words} words");
+        }
+        // As pages that were not written would be.
+        let value = vec![0x11; 40 * 4096];
+        let mut torn = value.clone();
+        torn[4096..4096 + 13 * 4096].fill(0);
+        assert_ne!(sum_of(&value), sum_of(&torn));
     }
 }

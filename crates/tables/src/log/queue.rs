@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     batch::{ALIGNMENT, BATCH_HEADER_LEN},
-    entry::{Applied, ENTRY_OVERHEAD_MAX, Prepared},
+    entry::{Applied, ENTRY_OVERHEAD_MAX, Kept, Prepared},
     options::LogPosition,
     waiting::{Waiting, load_entries},
 };
@@ -107,12 +107,12 @@ impl Queue {
                 limit: RECORD_BYTES_MAX,
             });
         }
-        self.append_entry(len, stamp, &Prepared::effect(table, effect))
+        self.append_entry(len, stamp, &Prepared::effect(table, effect, stamp))
     }
 
     /// Appends how far another server's updates were applied.
     pub(super) fn append_applied(&self, applied: &Applied, stamp: Stamp) -> Result<(), TableError> {
-        self.append_entry(0, stamp, &Prepared::applied(applied))
+        self.append_entry(0, stamp, &Prepared::applied(applied, stamp))
     }
 
     /// `len`: bytes of the key and the value. What can be done before the lock is taken has been.
@@ -129,12 +129,16 @@ impl Queue {
         if let Some(waiting) = &mut state.waiting {
             waiting.reserve(len_before - BATCH_HEADER_LEN, len)?;
         }
-        let len = if state.stamp == Some(stamp) {
-            state.keep(entry)
-        } else {
+        let has_stamp = state.stamp == Some(stamp);
+        if !has_stamp {
             state.stamp = Some(stamp);
             state.highest_us = state.highest_us.max(stamp.at_us);
-            state.keep(&entry.stamped(stamp))
+        }
+        let len = match entry {
+            Prepared::Small(small) if has_stamp => state.keep(small),
+            Prepared::Small(small) => state.keep(&small.stamped(stamp)),
+            Prepared::Long(long) if has_stamp => state.keep(long),
+            Prepared::Long(long) => state.keep(&long.stamped()),
         };
         let is_first = len_before == BATCH_HEADER_LEN;
         let is_much = len_before < self.flush_bytes && len >= self.flush_bytes;
@@ -273,7 +277,7 @@ impl Queue {
 impl State {
     /// Keeps an entry, and returns the length of the batch to come. What it needs was reserved.
     #[inline]
-    fn keep(&mut self, entry: &Prepared) -> usize {
+    fn keep(&mut self, entry: &impl Kept) -> usize {
         if let Some(waiting) = &mut self.waiting {
             waiting.keep(self.len - BATCH_HEADER_LEN, entry);
         }

@@ -5,6 +5,7 @@
 //! They promise nothing after a power cut: then a checksum tells whether they are what was written.
 
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -13,7 +14,7 @@ use hikyaku_vfs::{Disk, MappedFile};
 
 use super::{
     batch::BATCH_HEADER_LEN,
-    entry::{Entry, FACTOR, Prepared, sum_of},
+    entry::{Entry, FACTOR, Kept, sum_of},
     options::LogPosition,
     queue::{RECORD_BYTES_MAX, Taken},
 };
@@ -24,8 +25,13 @@ const FIRST_AT: u64 = 0;
 /// FORMAT: where the entries' length (the lower half) and checksum stand, as one number: it is changed
 /// in one piece, after the entries that it is about.
 const COMMIT_AT: u64 = 8;
+/// FORMAT: where [`MAGIC`] stands, which names the format and its version.
+const MAGIC_AT: u64 = 16;
+const MAGIC: u64 = u64::from_le_bytes(*b"HIKYUWA2");
+/// FORMAT: all but its last byte are the same in each version.
+const VERSION_BITS: u64 = 0xff << 56;
 /// FORMAT: where the entries begin.
-const ENTRIES_AT: u64 = 16;
+const ENTRIES_AT: u64 = 24;
 
 /// Both files.
 #[derive(Debug)]
@@ -60,6 +66,7 @@ impl Waiting {
                 let capacity = ENTRIES_AT + (bytes + RECORD_BYTES_MAX) as u64;
                 let file = disk.map_mut(&path, capacity + (1 << 10))?;
                 file.reserve(0, ENTRIES_AT as usize + bytes)?;
+                file.store_u64(MAGIC_AT, MAGIC);
                 Ok(Arc::new(file))
             };
             create().map_err(TableError::io("begin", &path))
@@ -95,8 +102,8 @@ impl Waiting {
     /// Keeps an entry, behind the bytes of those before it. More than its bytes may be written, but
     /// no more than [`ENTRY_OVERHEAD_MAX`](super::entry::ENTRY_OVERHEAD_MAX) has room for.
     #[inline]
-    pub(super) fn keep(&mut self, entries_len: usize, entry: &Prepared) {
-        self.sum.add(entry.sum);
+    pub(super) fn keep(&mut self, entries_len: usize, entry: &impl Kept) {
+        self.sum.add(entry.sum());
         let commit = self.sum.commit(entries_len + entry.len());
         if let Some(file) = self.file() {
             entry.store(file, ENTRIES_AT + entries_len as u64);
@@ -130,7 +137,8 @@ pub(super) fn load_entries(file: &MappedFile, entries: &mut [u8]) {
     file.load(ENTRIES_AT, entries);
 }
 
-/// Returns the batches that a process left behind at its end, if they are what it wrote; in order.
+/// Returns the batches that a process left behind at its end, if they are what it wrote; in order. An
+/// error if a program of another version wrote them, which can carry them to the log.
 pub(super) fn left_behind(disk: &Disk, dir: &Path) -> Result<Vec<Taken>, TableError> {
     let mut found = Vec::new();
     for index in 0..2 {
@@ -144,24 +152,39 @@ pub(super) fn left_behind(disk: &Disk, dir: &Path) -> Result<Vec<Taken>, TableEr
             if file_len < ENTRIES_AT {
                 return Ok(None);
             }
-            let (mut first, mut commit) = ([0; 8], [0; 8]);
+            let (mut first, mut commit, mut magic) = ([0; 8], [0; 8], [0; 8]);
             file.read_exact_at(&mut first, FIRST_AT)?;
             file.read_exact_at(&mut commit, COMMIT_AT)?;
+            file.read_exact_at(&mut magic, MAGIC_AT)?;
             let commit = u64::from_le_bytes(commit);
             let len = commit & u64::from(u32::MAX);
-            if len > file_len - ENTRIES_AT {
+            let magic = u64::from_le_bytes(magic);
+            if magic != MAGIC && magic | VERSION_BITS == MAGIC | VERSION_BITS && len > 0 {
+                return Ok(Some(Err(newer(&path))));
+            }
+            if magic != MAGIC || len > file_len - ENTRIES_AT {
                 return Ok(None);
             }
             let mut bytes = vec![0; BATCH_HEADER_LEN + len as usize];
             if let Some(entries) = bytes.get_mut(BATCH_HEADER_LEN..) {
                 file.read_exact_at(entries, ENTRIES_AT)?;
             }
-            Ok(batch(bytes, u64::from_le_bytes(first), commit))
+            Ok(batch(bytes, u64::from_le_bytes(first), commit).map(Ok))
         };
-        found.extend(read().map_err(TableError::io("read", &path))?);
+        let read: io::Result<Option<Result<Taken, TableError>>> = read();
+        let read = read.map_err(TableError::io("read", &path))?;
+        found.extend(read.transpose()?);
     }
     found.sort_by_key(|taken| taken.first);
     Ok(found)
+}
+
+fn newer(path: &Path) -> TableError {
+    TableError::Newer(format!(
+        "{} has updates that a program of another version left behind; open the tables with that \
+         one first",
+        path.display()
+    ))
 }
 
 /// Reads a batch; `None` if it is empty or not what was committed.

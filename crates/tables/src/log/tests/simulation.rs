@@ -3,7 +3,7 @@
 use hikyaku_vfs::SimulatedDisk;
 
 use super::fixture::{all, known, open_with, tiny};
-use crate::{LogOptions, LogPosition};
+use crate::{LogOptions, LogPosition, TableError};
 
 /// A small generator of numbers; what a seed plays follows from it.
 pub(super) struct Dice(u64);
@@ -128,11 +128,17 @@ fn what_waited_is_believed_only_if_it_is_whole() {
     running.tell(3).unwrap();
     let disk = disk.kill();
     let path = super::fixture::dir().join("waiting-0");
-    for bit in 0..(16 + 48) * 8 {
+    for bit in 0..(24 + 48) * 8 {
         let disk = disk.fork();
         assert!(disk.flip_bit(&path, bit));
-        let running = open_with(&disk, tiny(), known(LogPosition(0), 0)).unwrap();
-        assert_eq!(all(&running.log), [0, 1], "bit {bit}");
+        let opened = open_with(&disk, tiny(), known(LogPosition(0), 0));
+        if bit / 8 == 23 {
+            // It is of another version.
+            let refused = opened.map(|_| ()).unwrap_err();
+            assert!(matches!(refused, TableError::Newer(_)), "{refused}");
+            continue;
+        }
+        assert_eq!(all(&opened.unwrap().log), [0, 1], "bit {bit}");
     }
     let running = open_with(&disk, tiny(), known(LogPosition(0), 0)).unwrap();
     assert_eq!(all(&running.log), [0, 1, 2, 3]);

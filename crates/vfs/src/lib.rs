@@ -80,6 +80,11 @@ pub trait File: Send {
     /// write there can't run out of space. Grows the file; what stood in that range is lost. After
     /// an error (`StorageFull` when there is no room) the file has the length it had before.
     fn allocate(&mut self, offset: u64, len: u64) -> io::Result<()>;
+    /// Does the same, and leaves it to the disk how: where that can be without writing, it takes less
+    /// than half of the processor's time, and the first sync of what is written there takes longer.
+    fn allocate_unwritten(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        self.allocate(offset, len)
+    }
 }
 
 /// Locks; a panic elsewhere leaves nothing half done behind the locks of this crate.

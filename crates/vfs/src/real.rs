@@ -8,6 +8,10 @@ use std::{
 };
 
 use bytes::Bytes;
+use rustix::{
+    fs::{FallocateFlags, fallocate},
+    io::Errno,
+};
 
 use crate::{File, Lock, MappedFile, Vfs, mapping, real_mapping::RealMapping};
 
@@ -161,5 +165,19 @@ impl File for RealFile {
             at += count as u64;
         }
         Ok(())
+    }
+
+    fn allocate_unwritten(&mut self, offset: u64, len: u64) -> io::Result<()> {
+        let len_before = self.len()?;
+        match fallocate(&self.0, FallocateFlags::empty(), offset, len) {
+            // Of a file system that can't.
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.allocate(offset, len),
+            Err(error) => {
+                // As above.
+                let _ = self.0.set_len(len_before);
+                Err(error.into())
+            }
+            Ok(()) => Ok(()),
+        }
     }
 }

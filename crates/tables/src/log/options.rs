@@ -20,6 +20,9 @@ pub struct LogOptions {
     /// already. With nobody waiting (asynchronous), a power cut takes the updates of the last
     /// `linger` and of the write and the sync that were under way.
     pub linger: Duration,
+    /// Whether who updates waits for the disk. Then what is allocated ahead is written, for the sake of
+    /// short syncs; if not, for the sake of the processor, it is not.
+    pub waited_for: bool,
     /// The length in bytes at which a file is full, at most 1 GiB. One batch may pass it.
     pub file_bytes_max: u32,
     /// Bytes of files that are kept for followers and restores. The oldest file goes as a whole, and
@@ -38,6 +41,7 @@ impl LogOptions {
             server,
             queue_bytes_max: 4 << 20,
             linger: Duration::from_millis(10),
+            waited_for: true,
             file_bytes_max: 64 << 20,
             retain_bytes: 1 << 30,
             retain_us: None,

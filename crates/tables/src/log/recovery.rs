@@ -105,6 +105,7 @@ pub(super) fn recover(
         dir: dir.to_path_buf(),
         active,
         file_bytes_max: options.file_bytes_max.min(FILE_BYTES_LIMIT),
+        writes_ahead: options.waited_for,
     };
     append_left_behind(&mut writer)?;
     list.push_back(writer.active.segment());

@@ -43,6 +43,8 @@ pub(super) struct LogWriter {
     pub(super) dir: PathBuf,
     pub(super) active: Active,
     pub(super) file_bytes_max: u32,
+    /// What is allocated is written.
+    pub(super) writes_ahead: bool,
 }
 
 /// Why the log has stopped.
@@ -78,7 +80,7 @@ impl LogWriter {
     pub(super) fn reserve(&mut self, good: usize, needed: usize) -> Result<usize, Stop> {
         let path = self.path();
         self.active
-            .reserve(good, needed)
+            .reserve(good, needed, self.writes_ahead)
             .map_err(|error| stop("allocate", &path, &error))
     }
 
@@ -93,7 +95,7 @@ impl LogWriter {
         let path = file_path(&self.dir, header.file);
         let next = write_unfinished(&self.disk, &path, header).and_then(|mut next| {
             next.highest_us = self.active.highest_us;
-            if next.reserve(reserved, reserved)? < reserved {
+            if next.reserve(reserved, reserved, self.writes_ahead)? < reserved {
                 return Err(io::ErrorKind::StorageFull.into());
             }
             Ok(next)
@@ -149,7 +151,7 @@ impl Active {
         }
     }
 
-    fn reserve(&mut self, good: usize, needed: usize) -> io::Result<usize> {
+    fn reserve(&mut self, good: usize, needed: usize, is_written: bool) -> io::Result<usize> {
         let reserved = |active: &Self| (active.allocated - active.end) as usize;
         let good = good.max(needed);
         if reserved(self) >= good {
@@ -166,7 +168,12 @@ impl Active {
             else {
                 continue;
             };
-            match self.file.allocate(self.allocated.into(), len as u64) {
+            let (offset, len) = (self.allocated.into(), len as u64);
+            let allocated = match is_written {
+                true => self.file.allocate(offset, len),
+                false => self.file.allocate_unwritten(offset, len),
+            };
+            match allocated {
                 Ok(()) => {
                     self.allocated = target;
                     break;

@@ -64,7 +64,8 @@ impl Tables {
         let log_folder = folder.join(LOG_FOLDER);
         let log = if options.logging != Logging::None || has_files(disk, &log_folder)? {
             let names: Vec<_> = named.iter().map(|it| it.name.clone()).collect();
-            let log = options.log.clone();
+            let mut log = options.log.clone();
+            log.waited_for &= options.logging == Logging::Sync;
             Some(UpdateLog::open(disk, &log_folder, log, &names, known)?)
         } else {
             None

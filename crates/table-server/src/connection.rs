@@ -18,7 +18,6 @@ use hikyaku_tables::WhenDurable;
 use crate::{
     door::Door,
     exchange::{Deferred, Exchange, Protocol, Step},
-    gathering,
     metrics::Count,
     replication::Handover,
     socket::Stream,
@@ -246,7 +245,6 @@ impl Connection {
         }
         worker.counts.add(Count::Reads, 1);
         worker.counts.add(Count::BytesRead, received as u64);
-        gathering::received(received);
         if kept > SHORT_TAIL {
             drop(buffer);
             return Poll::Ready(self.carry_out_tail(worker, cx, sent).map(Some));
@@ -312,7 +310,8 @@ impl Connection {
             let stop = loop {
                 let before = exchange.standing();
                 let step = self.door.step(&mut exchange);
-                if is_timed && !matches!(step, Step::Read(_) | Step::Settle) {
+                let is_done = matches!(step, Step::Went | Step::Close | Step::HandOver(_));
+                if is_timed && is_done {
                     exchange.count_step(before, &mut tally, taken);
                 }
                 match step {
@@ -326,6 +325,7 @@ impl Connection {
                     Step::Close | Step::Settle => break Stop::Settle,
                 }
             };
+            tally.close(exchange.standing().passed());
             taken += exchange.taken();
             let outcome = self.send(worker, &mut output, cx, sent)?;
             let goes_on = matches!((&stop, &outcome), (Stop::Full, Sent::Whole));
@@ -497,7 +497,7 @@ impl Connection {
             Exchange::new(&desk, &[], &mut self.unsent, &mut value, &mut self.deferred);
         self.door.settle(settled, &mut exchange);
         self.held = worker.shared.catalogue.settled();
-        tally.count(None, self.unsent.len() - answered, 0);
+        tally.add_bytes(self.unsent.len() - answered);
         self.delayed.push(Delayed {
             tally,
             begun,
@@ -533,6 +533,5 @@ fn written_some(written: usize, worker: &Worker) -> io::Result<usize> {
     }
     worker.counts.add(Count::Writes, 1);
     worker.counts.add(Count::BytesWritten, written as u64);
-    gathering::answered();
     Ok(written)
 }

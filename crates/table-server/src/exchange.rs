@@ -1,5 +1,7 @@
 //! What a protocol is written against: bytes in, bytes out, tables beside it; no socket, no clock.
 
+use std::mem;
+
 use hikyaku_tables::{Outcome, Stamp, TableError, Update};
 
 use crate::{
@@ -88,7 +90,13 @@ pub(crate) struct Deferred {
 pub(crate) struct Standing {
     taken: usize,
     written: usize,
-    left: usize,
+}
+
+impl Standing {
+    /// Returns how many bytes were taken and written.
+    pub(crate) fn passed(self) -> usize {
+        self.taken + self.written
+    }
 }
 
 /// The state of one conversation while a protocol is at work.
@@ -102,7 +110,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) value: &'a mut Vec<u8>,
     deferred: &'a mut Deferred,
     /// What the request of this step asks for.
-    asked: Option<Asked>,
+    asked: Asked,
 }
 
 impl<'a> Exchange<'a> {
@@ -120,20 +128,20 @@ impl<'a> Exchange<'a> {
             output,
             value,
             deferred,
-            asked: None,
+            asked: Asked::default(),
         }
     }
 
     /// Says what the request of this step asks for; the last word counts.
+    #[inline]
     pub(crate) fn asks(&mut self, table: impl Into<Option<TableId>>, verb: Verb) {
-        self.asked = Some((table.into(), verb));
+        self.asked = Asked::new(table.into(), verb);
     }
 
     /// Says which table it is that is asked.
+    #[inline]
     pub(crate) fn asks_of(&mut self, table: TableId) {
-        if let Some((asked, _)) = &mut self.asked {
-            *asked = Some(table);
-        }
+        self.asked = self.asked.of(Some(table));
     }
 
     /// Returns what was received and not yet taken. It does not borrow the exchange.
@@ -156,21 +164,31 @@ impl<'a> Exchange<'a> {
         Standing {
             taken: self.taken,
             written: self.output.len(),
-            left: self.deferred.batch.len(),
         }
     }
 
-    /// Counts what was done since it stood there, in `tally` or, if it was left, beside what was left.
-    /// `base`: where the input begins.
+    /// Counts what was done since it stood there: in `tally`, or beside what was left. `base`: where the
+    /// input begins.
     #[inline]
     pub(crate) fn count_step(&mut self, before: Standing, tally: &mut Tally, base: usize) {
-        let bytes = self.taken + self.output.len() - before.taken - before.written;
-        let asked = self.asked.take();
-        let tally = match self.deferred.batch.len() > before.left {
-            true => &mut self.deferred.tally,
-            false => tally,
-        };
-        tally.count(asked, bytes, base + before.taken);
+        let asked = mem::take(&mut self.asked);
+        if !tally.count_same(asked) {
+            self.count_other(asked, before, tally, base);
+        }
+    }
+
+    #[inline(never)]
+    fn count_other(&mut self, asked: Asked, before: Standing, tally: &mut Tally, base: usize) {
+        let at = base + before.taken;
+        if asked.is_none() {
+            // The rest of the request before it.
+        } else if let Some(asked) = asked.was_left() {
+            let bytes = self.standing().passed() - before.passed();
+            self.deferred.tally.add(asked, bytes, at);
+            tally.leave_out(bytes);
+        } else {
+            tally.turn_to(asked, before.passed(), at);
+        }
     }
 
     /// Returns the tables.
@@ -221,6 +239,7 @@ impl<'a> Exchange<'a> {
                 return Handed::NotNow;
             }
             self.deferred.batch.push(update);
+            self.asked = self.asked.left();
             return Handed::Left;
         }
         if !self.is_settled() {
@@ -245,6 +264,7 @@ impl<'a> Exchange<'a> {
             return Handed::NotNow;
         }
         self.deferred.batch.push_task(task);
+        self.asked = self.asked.left();
         Handed::Left
     }
 

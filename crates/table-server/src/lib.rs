@@ -15,7 +15,6 @@ mod config;
 mod connection;
 mod door;
 mod exchange;
-mod gathering;
 mod memcached;
 mod metrics;
 #[cfg(any(test, feature = "testing"))]

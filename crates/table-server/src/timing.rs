@@ -11,7 +11,7 @@ use hikyaku_observe::{Cost, Ending, Ledger, Phase, Shape, ShapeId};
 
 use crate::{
     catalogue::Catalogue,
-    tally::{Asked, Run, Tally},
+    tally::{Run, Tally},
     verb::Verb,
 };
 
@@ -87,8 +87,10 @@ impl Timing {
         example: impl FnOnce() -> Option<String>,
     ) {
         cost.bytes = run.bytes;
-        let (table, verb) = run.asked;
-        let place = table.map_or(0, |table| table.index() + 1) * Verb::COUNT + verb as usize;
+        let (table, Some(verb)) = run.asked.parts() else {
+            return;
+        };
+        let place = table * Verb::ALL.len() + verb as usize;
         let mut names = self.names.borrow_mut();
         if names.len() <= place {
             names.resize(place + 1, None);
@@ -97,7 +99,7 @@ impl Timing {
             return;
         };
         if name.is_none() {
-            *name = self.ledger.id(&shape(run.asked, catalogue));
+            *name = self.ledger.id(&shape(table, verb, catalogue));
         }
         if !self.ledger.record_many(*name, &cost, run.calls, example) {
             // It has given way to others, and is asked for again.
@@ -106,11 +108,13 @@ impl Timing {
     }
 }
 
-fn shape((table, verb): Asked, catalogue: &Catalogue) -> Shape {
+/// `table`: its place from 1; 0: none.
+fn shape(table: usize, verb: Verb, catalogue: &Catalogue) -> Shape {
+    let served = table
+        .checked_sub(1)
+        .and_then(|it| catalogue.tables().nth(it));
     Shape::Table {
-        table: table
-            .map_or("", |table| &catalogue.table(table).name)
-            .into(),
+        table: served.map_or("", |(_, served)| &served.name).into(),
         command: verb.word(),
     }
 }
@@ -123,6 +127,7 @@ mod tests {
     use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
 
     use super::*;
+    use crate::tally::Asked;
 
     fn told(tallied: impl FnOnce(&Timing, &Catalogue)) -> Snapshot {
         let table: Arc<dyn Table> = Arc::new(MemoryTable::new(MemoryOptions::default(), None));
@@ -137,7 +142,7 @@ mod tests {
     fn tally() -> Tally {
         let mut tally = Tally::default();
         for verb in [Verb::Set, Verb::Set, Verb::Set, Verb::Get] {
-            tally.count(Some((Some(Catalogue::DEFAULT), verb)), 10, 0);
+            tally.add(Asked::new(Some(Catalogue::DEFAULT), verb), 10, 0);
         }
         tally
     }

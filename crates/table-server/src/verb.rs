@@ -7,8 +7,8 @@ macro_rules! verbs {
         pub(crate) enum Verb { $($(#[$doc])* $verb,)* }
 
         impl Verb {
-            /// How many there are.
-            pub(crate) const COUNT: usize = [$(Self::$verb,)*].len();
+            /// All of them, in the order of their numbers.
+            pub(crate) const ALL: &'static [Self] = &[$(Self::$verb,)*];
 
             /// Returns the word.
             pub(crate) const fn word(self) -> &'static str {

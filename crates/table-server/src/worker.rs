@@ -27,7 +27,6 @@ use crate::{
     clock,
     config::TableServerConfig,
     exchange::Desk,
-    gathering,
     metrics::{Count, Metrics, WorkerMetrics},
     replication::Replication,
     tally::Tally,
@@ -221,7 +220,6 @@ impl WorkerSeat {
     pub(crate) fn run(self) -> io::Result<()> {
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .on_thread_park(gathering::before_wait)
             .build_local(LocalOptions::default())?;
         runtime.block_on(self.work())
     }

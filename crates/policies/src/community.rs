@@ -3,15 +3,15 @@
 use std::{future::poll_fn, pin::Pin, sync::Arc, time::Duration};
 
 use futures_core::Stream as _;
-use hikyaku_event::{Event, Filter};
-use hikyaku_server::{Client, PluginError, QueryVerdict, Verdict};
+use hikyaku_event::{Event, Filter, PublicKey};
+use hikyaku_server::{BannedKeys, Client, PluginError, QueryVerdict, Verdict, Worker};
 use hikyaku_store::{CommittedFeed, EventStore, StoreError};
 use hikyaku_tables::Table;
 use tokio::sync::{Mutex, OnceCell};
 
 use crate::{
     PolicyConfig, RelayKey,
-    age::Ages,
+    age::{Age, Ages},
     membership::{Answer, Membership},
     reading::unix_now,
     trust::TrustWeb,
@@ -35,10 +35,10 @@ impl Place {
     pub(crate) async fn community(
         &self,
         config: &PolicyConfig,
-        store: &Arc<dyn EventStore>,
+        worker: &Worker,
     ) -> Result<Arc<Community>, PluginError> {
         let make = async || -> Result<Arc<Community>, PluginError> {
-            let community = self.make(config, store)?;
+            let (store, community) = (worker.store(), self.make(config, worker)?);
             let feed = store.committed();
             community.read_all(&**store).await?;
             *community.feed.lock().await = Some(feed);
@@ -47,13 +47,10 @@ impl Place {
         Ok(Arc::clone(self.made.get_or_try_init(make).await?))
     }
 
-    fn make(
-        &self,
-        config: &PolicyConfig,
-        store: &Arc<dyn EventStore>,
-    ) -> Result<Community, PluginError> {
+    fn make(&self, config: &PolicyConfig, worker: &Worker) -> Result<Community, PluginError> {
         let mut community = Community {
-            store: Some(Arc::clone(store)),
+            store: Some(Arc::clone(worker.store())),
+            banned: Some(worker.banned_keys()),
             ..Community::default()
         };
         if !config.members.is_empty() {
@@ -67,8 +64,12 @@ impl Place {
             community.members = Some(members);
         }
         if !config.trust_roots.is_empty() {
-            let trust = TrustWeb::new(&config.trust_roots, config.trust_depth);
-            community.trust = Some(trust);
+            let PolicyConfig {
+                trust_depth,
+                trusted_max,
+                ..
+            } = *config;
+            community.trust = Some(TrustWeb::new(&config.trust_roots, trust_depth, trusted_max));
         }
         if let Some(age) = config.account_age {
             let table = self.first_tries.clone();
@@ -83,6 +84,7 @@ impl Place {
 #[derive(Default)]
 pub(crate) struct Community {
     store: Option<Arc<dyn EventStore>>,
+    banned: Option<BannedKeys>,
     members: Option<Membership>,
     trust: Option<TrustWeb>,
     ages: Option<Ages>,
@@ -104,7 +106,8 @@ impl Community {
     pub(crate) async fn decide(&self, event: &Event) -> Option<Verdict> {
         let store = self.store.as_deref()?;
         if let Some(members) = &self.members {
-            match members.decide(store, event).await {
+            let is_banned = |key: &PublicKey| self.is_banned(key);
+            match members.decide(store, event, is_banned).await {
                 Answer::Member => {}
                 Answer::Done(text) => return Some(Verdict::Answer(text.into())),
                 Answer::Refused(reason) => return Some(Verdict::Reject(reason)),
@@ -116,11 +119,15 @@ impl Community {
             let reason = "restricted: only those may write here whom this relay's people follow";
             return Some(Verdict::reject(reason));
         }
-        match self.ages.as_ref()?.wait(&event.pubkey(), unix_now()).await {
-            Ok(0) => None,
-            Ok(seconds) => Some(Verdict::reject(format!(
+        match self.ages.as_ref()?.of(&event.pubkey(), unix_now()).await {
+            Ok(Age::OldEnough) => None,
+            Ok(Age::New(seconds)) => Some(Verdict::reject(format!(
                 "restricted: this key is new here, it may write in {seconds} s"
             ))),
+            Ok(Age::Unknown) => {
+                let reason = "restricted: too many new keys are waiting here, try again later";
+                Some(Verdict::reject(reason))
+            }
             Err(error) => {
                 tracing::error!(%error, "the age of a key can't be known");
                 let reason = "error: this relay can not decide on events now, try again later";
@@ -145,8 +152,14 @@ impl Community {
         tokio::select! {
             () = self.hear_all(store) => {}
             () = self.keep_list(store) => {}
+            () = self.hear_bans(store) => {}
             () = self.sweep() => {}
         }
+    }
+
+    /// Tells whether a key is kept out of the relay.
+    fn is_banned(&self, key: &PublicKey) -> bool {
+        (self.banned.as_ref()).is_some_and(|banned| banned.contains(key))
     }
 
     async fn read_all(&self, store: &dyn EventStore) -> Result<(), StoreError> {
@@ -154,7 +167,8 @@ impl Community {
             members.read_all(store).await?;
         }
         if let Some(trust) = &self.trust {
-            trust.read_all(store).await?;
+            let banned = self.banned.as_ref().map(BannedKeys::all);
+            trust.read_all(store, banned.unwrap_or_default()).await?;
         }
         Ok(())
     }
@@ -201,6 +215,16 @@ impl Community {
             }
         }
         Ok(())
+    }
+
+    async fn hear_bans(&self, store: &dyn EventStore) {
+        let (Some(trust), Some(banned)) = (&self.trust, &self.banned) else {
+            return std::future::pending().await;
+        };
+        while let Err(error) = trust.hear_bans(store, banned.clone()).await {
+            tracing::warn!(%error, "the web of trust does not know who is banned");
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     async fn keep_list(&self, store: &dyn EventStore) {

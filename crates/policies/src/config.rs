@@ -37,6 +37,8 @@ pub struct PolicyConfig {
     pub trust_roots: Vec<PublicKey>,
     /// How many steps from them: 1 is whom they follow. At most 4.
     pub trust_depth: u32,
+    /// How many keys are trusted at most; who comes later is not. It bounds the memory.
+    pub trusted_max: usize,
     /// How long ago a key must have tried to write for the first time. Needs a table.
     pub account_age: Option<Duration>,
     /// The command of a write-policy plugin of strfry's kind.
@@ -64,6 +66,7 @@ impl Default for PolicyConfig {
             members_read: false,
             trust_roots: Vec::new(),
             trust_depth: 2,
+            trusted_max: 1_000_000,
             account_age: None,
             script: None,
             script_timeout: Duration::from_secs(5),
@@ -81,6 +84,7 @@ impl PolicyConfig {
                 script_failure: self.script_failure,
                 invitation_time: self.invitation_time,
                 trust_depth: self.trust_depth,
+                trusted_max: self.trusted_max,
                 ..Self::default()
             }
     }

@@ -66,8 +66,7 @@ impl Policies {
     /// Makes one worker's policies: the factory of the plugin. The first of a server reads from its
     /// store who is a member and who is trusted; `self` is to be cloned for the others.
     pub async fn on_worker(mut self, worker: Worker) -> Result<Self, PluginError> {
-        let store = Arc::clone(worker.store());
-        self.community = self.place.community(&self.config, &store).await?;
+        self.community = self.place.community(&self.config, &worker).await?;
         Ok(self)
     }
 

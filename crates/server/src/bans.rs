@@ -151,6 +151,33 @@ impl Bans {
     }
 }
 
+/// Which keys are kept out, as plugins may know: [`Worker::banned_keys`](crate::Worker::banned_keys).
+#[derive(Debug, Clone)]
+pub struct BannedKeys(pub(crate) watch::Receiver<Arc<BanList>>);
+
+impl BannedKeys {
+    /// Tells whether a key is kept out now.
+    pub fn contains(&self, key: &PublicKey) -> bool {
+        self.0.borrow().of_key(key, unix_now()).is_some()
+    }
+
+    /// Returns all that are kept out now.
+    pub fn all(&self) -> Vec<PublicKey> {
+        let (list, now) = (Arc::clone(&self.0.borrow()), unix_now());
+        let banned = list.keys.iter().filter(|(_, ban)| ban.text(now).is_some());
+        banned.map(|(key, _)| *key).collect()
+    }
+
+    /// Resolves when others are kept out than when this last resolved, or was made. A ban that ends by
+    /// its time is not told of.
+    pub async fn changed(&mut self) {
+        if self.0.changed().await.is_err() {
+            // Nobody says so any more.
+            std::future::pending().await
+        }
+    }
+}
+
 /// Takes every new list for a worker, and closes whose connections are not to be; never returns.
 pub(crate) async fn enforce(worker: Rc<Worker>) {
     let mut news = worker.shared.bans.0.subscribe();

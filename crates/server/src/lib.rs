@@ -47,7 +47,7 @@ mod worker;
 pub use access_log::{AccessLog, AccessLogFormat};
 pub use address::{AddressRange, AddressRangeError};
 pub use arrivals::RecentClients;
-pub use bans::{Banned, BannedError, Bans};
+pub use bans::{Banned, BannedError, BannedKeys, Bans};
 pub use bound::BoundServer;
 pub use condition::Watch;
 pub use config::ServerConfig;

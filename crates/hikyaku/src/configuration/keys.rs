@@ -437,6 +437,11 @@ pub(super) static KEYS: &[Key] = &[
         "How many steps from them: 1 is whom they follow, 2 also whom these follow; at most 4."
     ),
     key!(
+        "policy.trusted_max",
+        policies.trusted_max,
+        "How many keys the web of trust has at most: it bounds the memory, at some 200 bytes for each."
+    ),
+    key!(
         "policy.account_age_seconds",
         policies.account_age,
         "How long ago a key must have tried to write for the first time. Unset, it is not asked.",

@@ -119,8 +119,14 @@ impl Membership {
         self.roll.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Decides about an event, and carries it out if it asks to be let in or out.
-    pub(crate) async fn decide(&self, store: &dyn EventStore, event: &Event) -> Answer {
+    /// Decides about an event, and carries it out if it asks to be let in or out. Who `is_banned` lets
+    /// nobody in.
+    pub(crate) async fn decide(
+        &self,
+        store: &dyn EventStore,
+        event: &Event,
+        is_banned: impl Fn(&PublicKey) -> bool,
+    ) -> Answer {
         let refused = |reason: &'static str| Answer::Refused(reason.into());
         let author = event.pubkey();
         if let Some(inviting) = &self.inviting
@@ -137,7 +143,7 @@ impl Membership {
                 return refused("invalid: a request to join or leave is of this moment");
             }
             return if event.kind() == JOIN {
-                self.join(store, event, inviting).await
+                self.join(store, event, inviting, is_banned).await
             } else {
                 self.leave(store, author, inviting).await
             };
@@ -149,7 +155,13 @@ impl Membership {
         }
     }
 
-    async fn join(&self, store: &dyn EventStore, event: &Event, inviting: &Inviting) -> Answer {
+    async fn join(
+        &self,
+        store: &dyn EventStore,
+        event: &Event,
+        inviting: &Inviting,
+        is_banned: impl Fn(&PublicKey) -> bool,
+    ) -> Answer {
         let refused = |reason: &'static str| Answer::Refused(reason.into());
         if self.roll().is_member(&event.pubkey()) {
             return Answer::Done("duplicate: you are already a member of this relay");
@@ -162,7 +174,7 @@ impl Membership {
         if invitation.until < unix_now() {
             return refused("restricted: that invite code is expired");
         }
-        if !self.roll().is_member(&invitation.inviter) {
+        if !self.roll().is_member(&invitation.inviter) || is_banned(&invitation.inviter) {
             return refused("restricted: who made that invite code is not a member any more");
         }
         let said = self.say(store, ADDED, event.pubkey(), inviting).await;
@@ -270,9 +282,8 @@ impl Membership {
         inviting: &Inviting,
     ) -> Result<(), StoreError> {
         let mut tags = vec![tag(&["-"])];
-        let members = self.roll().members();
-        let listed = members.iter().take(LISTED_MAX);
-        tags.extend(listed.map(|key| tag(&["member", &key.to_hex()])));
+        let listed: Vec<_> = self.roll().members().take(LISTED_MAX).collect();
+        tags.extend(listed.iter().map(|key| tag(&["member", &key.to_hex()])));
         let filter = Filter {
             authors: Some(vec![inviting.key.public()]),
             kinds: Some(vec![LIST]),

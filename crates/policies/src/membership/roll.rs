@@ -1,6 +1,6 @@
 //! Who is a member, by the configuration and by what the relay has said.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use hashbrown::HashMap;
 use hikyaku_event::{PublicKey, Timestamp};
@@ -12,12 +12,16 @@ pub(super) struct Roll {
     founders: HashSet<PublicKey>,
     /// When each of the others was last added (true) or removed.
     said: HashMap<PublicKey, (Timestamp, bool), foldhash::quality::RandomState>,
+    /// All of both, in the order of their keys.
+    members: BTreeSet<PublicKey>,
 }
 
 impl Roll {
     pub(super) fn new(founders: impl IntoIterator<Item = PublicKey>) -> Self {
+        let founders: HashSet<_> = founders.into_iter().collect();
         Self {
-            founders: founders.into_iter().collect(),
+            members: founders.iter().copied().collect(),
+            founders,
             said: HashMap::default(),
         }
     }
@@ -27,6 +31,11 @@ impl Roll {
         let said = self.said.entry(key).or_insert((at, added));
         if said.0 < at {
             *said = (at, added);
+        }
+        if said.1 || self.founders.contains(&key) {
+            self.members.insert(key);
+        } else {
+            self.members.remove(&key);
         }
     }
 
@@ -44,16 +53,10 @@ impl Roll {
         now.max(last.saturating_add(1))
     }
 
-    /// Returns all members, in the order of their keys.
-    pub(super) fn members(&self) -> Vec<PublicKey> {
-        let added = self.said.iter().filter(|(_, (_, added))| *added);
-        let mut members: Vec<_> = (self.founders.iter())
-            .chain(added.map(|(key, _)| key))
-            .copied()
-            .collect();
-        members.sort_unstable();
-        members.dedup();
-        members
+    /// Returns all members, in the order of their keys: the first of them cost what they are, however
+    /// many there are.
+    pub(super) fn members(&self) -> impl Iterator<Item = PublicKey> {
+        self.members.iter().copied()
     }
 }
 
@@ -70,7 +73,8 @@ mod tests {
         }
         roll.note(other, 5, true);
         roll.note(founder, 5, false);
-        assert_eq!(roll.members(), [founder, other]);
+        assert_eq!(roll.members().collect::<Vec<_>>(), [founder, other]);
+        assert!(!roll.is_member(&one));
         assert_eq!(roll.next_time(&one, 7), 13);
         assert_eq!(roll.next_time(&one, 20), 20);
         roll.note(one, 13, true);

@@ -4,32 +4,60 @@
 //! step further than the first of these counts that is not zero. A count of those within `n` steps
 //! rests on counts for fewer steps alone, so keys that follow each other hold nobody up.
 
-use hashbrown::{HashMap, hash_map::Entry};
+use std::{ops::Range, sync::Arc};
+
 use hikyaku_event::PublicKey;
+
+use super::keys::Keys;
 
 /// The most steps that can be asked for.
 pub(crate) const DEPTH_MAX: usize = 4;
+/// Follows that are kept for each key that there may be: lists are shared out, a list of thousands
+/// here and many of a few hundred there.
+const FOLLOWS_PER_KEY: usize = 32;
 
 /// What is known of one key.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Node {
+    key: PublicKey,
     root: bool,
+    /// The place is in use.
+    live: bool,
     /// How many of those within 0, 1, 2, ... steps follow it.
     followers: [u32; DEPTH_MAX],
-    /// Whom it follows: known of those who are near enough to count.
-    follows: Option<Box<[PublicKey]>>,
-    /// As being how near its follows are counted.
-    counted: Option<usize>,
+    /// As being how near its follows are counted, and the places of whom it follows: known of those
+    /// who are near enough to count.
+    counted: Option<(usize, Box<[u32]>)>,
 }
 
 /// The keys within some steps of the roots, and whom those follow that are not at the end.
+///
+/// INVARIANT: whoever is in a counted list has a follower, so it has a place, and keeps it.
 #[derive(Debug)]
-pub(crate) struct TrustGraph {
+pub(super) struct TrustGraph {
     depth: usize,
-    nodes: HashMap<PublicKey, Node, foldhash::quality::RandomState>,
+    keys: Arc<Keys>,
+    nodes: Vec<Node>,
+    free: Vec<u32>,
+    /// How many keys there may be, the roots among them.
+    keys_max: usize,
+    /// How many follows are kept.
+    follows: usize,
+    /// Some list was not taken wholly, for there was no room.
+    is_short: bool,
 }
 
 impl Node {
+    fn new(key: PublicKey, root: bool) -> Self {
+        Self {
+            key,
+            root,
+            live: true,
+            followers: [0; DEPTH_MAX],
+            counted: None,
+        }
+    }
+
     /// Returns how many steps it is from the roots.
     fn level(&self, depth: usize) -> Option<usize> {
         if self.root {
@@ -41,147 +69,193 @@ impl Node {
 }
 
 impl TrustGraph {
-    /// Makes the graph of these roots alone.
-    pub(crate) fn new(roots: &[PublicKey], depth: usize) -> Self {
-        let root = || Node {
-            root: true,
-            ..Node::default()
-        };
-        Self {
+    /// Makes the graph of these roots alone; it will not have more than so many keys.
+    pub(super) fn new(roots: &[PublicKey], depth: usize, keys_max: usize) -> Self {
+        let mut graph = Self {
             depth: depth.min(DEPTH_MAX),
-            nodes: roots.iter().map(|key| (*key, root())).collect(),
+            keys: Arc::default(),
+            nodes: Vec::new(),
+            free: Vec::new(),
+            keys_max: keys_max.max(roots.len()).min(u32::MAX as usize),
+            follows: 0,
+            is_short: false,
+        };
+        for key in roots {
+            graph.place_of(*key, true);
         }
+        graph
     }
 
-    /// Tells whether a key is near enough.
-    pub(crate) fn contains(&self, key: &PublicKey) -> bool {
-        self.level(key).is_some()
+    /// Returns the keys that are near enough, as they are at any time.
+    pub(super) fn keys(&self) -> &Arc<Keys> {
+        &self.keys
     }
 
     /// Tells whether it matters whom a key follows.
-    pub(crate) fn asks_of(&self, key: &PublicKey) -> bool {
-        self.level(key).is_some_and(|level| level < self.depth)
+    pub(super) fn asks_of(&self, key: &PublicKey) -> bool {
+        self.near(key).is_some()
     }
 
     /// Returns the keys of whom it matters whom they follow.
-    pub(crate) fn asked(&self) -> Vec<PublicKey> {
-        let keys = self.nodes.keys();
-        keys.filter(|key| self.asks_of(key)).copied().collect()
+    pub(super) fn asked(&self) -> Vec<PublicKey> {
+        let near = |node: &&Node| node.live && self.near_level(node).is_some();
+        let nodes = self.nodes.iter().filter(near);
+        nodes.map(|node| node.key).collect()
     }
 
     /// Returns how many keys are near enough.
-    pub(crate) fn len(&self) -> usize {
-        self.nodes.len()
+    pub(super) fn len(&self) -> usize {
+        self.nodes.len() - self.free.len()
+    }
+
+    /// Tells whether some list was not taken wholly, for there was no room.
+    pub(super) fn is_short(&self) -> bool {
+        self.is_short
     }
 
     /// Takes down whom a key follows now. Returns the keys of whom it matters now and is not known.
-    pub(crate) fn set_follows(
+    pub(super) fn set_follows(
         &mut self,
-        key: PublicKey,
+        key: &PublicKey,
         mut follows: Vec<PublicKey>,
     ) -> Vec<PublicKey> {
-        if !self.asks_of(&key) {
+        let Some((place, level)) = self.near(key) else {
             return Vec::new();
-        }
+        };
         follows.sort_unstable();
         follows.dedup();
-        let before = (self.nodes.get_mut(&key)).and_then(|node| {
-            let level = node.counted.take()?;
-            Some((level, node.follows.take()?))
-        });
+        let before = self.take_counted(place);
+        let room = (self.keys_max.saturating_mul(FOLLOWS_PER_KEY)).saturating_sub(self.follows);
+        self.is_short |= follows.len() > room;
+        let follows: Box<[u32]> = (follows.into_iter().take(room))
+            .filter_map(|key| self.place_of(key, false))
+            .collect();
         let mut changed = Vec::new();
         // First whom it follows now: who stays is not to fall out in between.
-        let level = self.level(&key).unwrap_or(self.depth);
         self.count(&follows, level..self.depth, true, &mut changed);
-        if let Some(node) = self.nodes.get_mut(&key) {
-            node.follows = Some(follows.into());
-            node.counted = Some(level);
-        }
+        self.keep_counted(place, level, follows);
         if let Some((level, follows)) = before {
             self.count(&follows, level..self.depth, false, &mut changed);
         }
         self.settle(changed)
     }
 
-    fn level(&self, key: &PublicKey) -> Option<usize> {
-        self.nodes.get(key)?.level(self.depth)
+    fn take_counted(&mut self, place: u32) -> Option<(usize, Box<[u32]>)> {
+        let counted = self.node_mut(place)?.counted.take();
+        self.follows -= counted.as_ref().map_or(0, |(_, follows)| follows.len());
+        counted
+    }
+
+    fn keep_counted(&mut self, place: u32, level: usize, follows: Box<[u32]>) {
+        self.follows += follows.len();
+        if let Some(node) = self.node_mut(place) {
+            node.counted = Some((level, follows));
+        }
+    }
+
+    fn node(&self, place: u32) -> Option<&Node> {
+        let node = self.nodes.get(place as usize);
+        node.filter(|node| node.live)
+    }
+
+    fn node_mut(&mut self, place: u32) -> Option<&mut Node> {
+        let node = self.nodes.get_mut(place as usize);
+        node.filter(|node| node.live)
+    }
+
+    /// Returns the place and the level of a key of whom it matters whom it follows.
+    fn near(&self, key: &PublicKey) -> Option<(u32, usize)> {
+        let place = self.keys.place(key)?;
+        Some((place, self.near_level(self.node(place)?)?))
+    }
+
+    fn near_level(&self, node: &Node) -> Option<usize> {
+        node.level(self.depth).filter(|level| *level < self.depth)
+    }
+
+    /// Returns a key's place, a new one if it has none and there is room.
+    fn place_of(&mut self, key: PublicKey, root: bool) -> Option<u32> {
+        if let Some(place) = self.keys.place(&key) {
+            return Some(place);
+        }
+        if self.len() >= self.keys_max {
+            self.is_short = true;
+            return None;
+        }
+        let place = match self.free.pop() {
+            Some(place) => place,
+            None => u32::try_from(self.nodes.len()).ok()?,
+        };
+        match self.nodes.get_mut(place as usize) {
+            Some(node) => *node = Node::new(key, root),
+            None => self.nodes.push(Node::new(key, root)),
+        }
+        self.keys.insert(key, place);
+        Some(place)
+    }
+
+    fn remove(&mut self, place: u32) {
+        if let Some(node) = self.node_mut(place) {
+            node.live = false;
+            let key = node.key;
+            self.keys.remove(&key);
+            self.free.push(place);
+        }
     }
 
     /// Counts one follower within each of so many steps more or less; notes whose level changes.
-    fn count(
-        &mut self,
-        keys: &[PublicKey],
-        levels: std::ops::Range<usize>,
-        more: bool,
-        changed: &mut Vec<PublicKey>,
-    ) {
-        for key in keys {
-            let mut node = match self.nodes.entry(*key) {
-                Entry::Occupied(node) => node,
-                Entry::Vacant(place) if more => place.insert_entry(Node::default()),
-                Entry::Vacant(_) => continue,
+    fn count(&mut self, places: &[u32], levels: Range<usize>, more: bool, changed: &mut Vec<u32>) {
+        let depth = self.depth;
+        for place in places {
+            let Some(node) = self.node_mut(*place) else {
+                continue;
             };
-            let before = node.get().level(self.depth);
-            for count in node
-                .get_mut()
-                .followers
-                .iter_mut()
-                .take(levels.end)
-                .skip(levels.start)
-            {
+            let before = node.level(depth);
+            let counts = node.followers.iter_mut();
+            for count in counts.take(levels.end).skip(levels.start) {
                 *count = if more {
                     count.saturating_add(1)
                 } else {
                     count.saturating_sub(1)
                 };
             }
-            if node.get().level(self.depth) != before {
-                changed.push(*key);
+            if node.level(depth) != before {
+                changed.push(*place);
             }
         }
     }
 
     /// Carries on what changed levels mean for those who are followed.
-    fn settle(&mut self, mut changed: Vec<PublicKey>) -> Vec<PublicKey> {
+    fn settle(&mut self, mut changed: Vec<u32>) -> Vec<PublicKey> {
         let mut unknown = Vec::new();
-        while let Some(key) = changed.pop() {
-            let Entry::Occupied(mut entry) = self.nodes.entry(key) else {
+        while let Some(place) = changed.pop() {
+            let Some(node) = self.node(place) else {
                 continue;
             };
-            let node = entry.get_mut();
-            let level = node.level(self.depth);
-            let near = level.filter(|level| *level < self.depth);
-            match (node.counted, node.follows.take()) {
-                (Some(counted), Some(follows)) => {
-                    let now = near.unwrap_or(self.depth);
-                    node.counted = near;
-                    if near.is_some() {
-                        node.follows = Some(follows.clone());
-                    }
-                    if level.is_none() {
-                        entry.remove();
-                    }
-                    if now < counted {
-                        self.count(&follows, now..counted, true, &mut changed);
-                    } else {
-                        self.count(&follows, counted..now, false, &mut changed);
-                    }
+            let (level, near) = (node.level(self.depth), self.near_level(node));
+            if let Some((counted, follows)) = self.take_counted(place) {
+                let now = near.unwrap_or(self.depth);
+                if now < counted {
+                    self.count(&follows, now..counted, true, &mut changed);
+                } else {
+                    self.count(&follows, counted..now, false, &mut changed);
                 }
-                _ if level.is_none() => {
-                    entry.remove();
+                if near.is_some() {
+                    self.keep_counted(place, now, follows);
                 }
-                _ if near.is_some() => unknown.push(key),
-                _ => {}
+            } else if near.is_some() {
+                unknown.push(place);
+            }
+            if level.is_none() {
+                self.remove(place);
             }
         }
-        unknown.retain(|key| {
-            self.asks_of(key)
-                && self
-                    .nodes
-                    .get(key)
-                    .is_some_and(|node| node.follows.is_none())
-        });
-        unknown
+        let asked = |place: u32| {
+            let node = self.node(place)?;
+            let is_unknown = self.near_level(node).is_some() && node.counted.is_none();
+            is_unknown.then_some(node.key)
+        };
+        unknown.into_iter().filter_map(asked).collect()
     }
 }
 
@@ -216,8 +290,14 @@ mod tests {
         while let Some(next) = asked.pop() {
             let number = next.as_bytes()[0];
             let follows = lists.get(&number).cloned().unwrap_or_default();
-            asked.extend(graph.set_follows(next, follows.into_iter().map(key).collect()));
+            asked.extend(graph.set_follows(&next, follows.into_iter().map(key).collect()));
         }
+    }
+
+    fn found(graph: &TrustGraph) -> BTreeSet<u8> {
+        (0..12)
+            .filter(|n| graph.keys().contains(&key(*n)))
+            .collect()
     }
 
     proptest! {
@@ -226,28 +306,114 @@ mod tests {
             depth in 0..4_usize,
             changes in prop::collection::vec((0..12_u8, prop::collection::vec(0..12_u8, 0..5)), 1..40),
         ) {
-            let mut graph = TrustGraph::new(&[key(0)], depth);
+            let mut graph = TrustGraph::new(&[key(0)], depth, 12);
             let mut lists = Lists::new();
             set(&mut graph, &lists, 0);
             for (who, follows) in changes {
                 lists.insert(who, follows);
                 set(&mut graph, &lists, who);
                 let expected = walked(&lists, depth);
-                let found: BTreeSet<_> = (0..12).filter(|n| graph.contains(&key(*n))).collect();
-                prop_assert_eq!(&found, &expected);
+                prop_assert_eq!(&found(&graph), &expected);
                 // Nothing is kept of anybody else.
                 prop_assert_eq!(graph.len(), expected.len());
+                prop_assert!(!graph.is_short());
+                let asked: BTreeSet<_> = graph.asked().iter().map(|key| key.as_bytes()[0]).collect();
+                let near = depth.checked_sub(1).map(|depth| walked(&lists, depth));
+                prop_assert_eq!(asked, near.unwrap_or_default());
+            }
+            // And nothing at all but the root when nobody follows anybody.
+            for who in 0..12 {
+                lists.remove(&who);
+                set(&mut graph, &lists, who);
+            }
+            prop_assert_eq!((graph.len(), graph.follows), (1, 0));
+        }
+
+        #[test]
+        fn one_that_is_full_has_nobody_whom_a_walk_does_not_find(
+            depth in 1..4_usize,
+            keys_max in 1..8_usize,
+            changes in prop::collection::vec((0..12_u8, prop::collection::vec(0..12_u8, 0..8)), 1..40),
+        ) {
+            let mut graph = TrustGraph::new(&[key(0)], depth, keys_max);
+            let mut lists = Lists::new();
+            for (who, follows) in changes {
+                lists.insert(who, follows);
+                set(&mut graph, &lists, who);
+                prop_assert!(found(&graph).is_subset(&walked(&lists, depth)));
+                prop_assert!(graph.len() <= keys_max);
             }
         }
     }
 
     #[test]
     fn who_stays_is_not_asked_about_again() {
-        let mut graph = TrustGraph::new(&[key(0)], 2);
-        assert_eq!(graph.set_follows(key(0), vec![key(1), key(2)]).len(), 2);
-        assert!(graph.set_follows(key(1), vec![key(3)]).is_empty());
-        let asked = graph.set_follows(key(0), vec![key(1), key(4)]);
+        let mut graph = TrustGraph::new(&[key(0)], 2, 12);
+        assert_eq!(graph.set_follows(&key(0), vec![key(1), key(2)]).len(), 2);
+        assert!(graph.set_follows(&key(1), vec![key(3)]).is_empty());
+        let asked = graph.set_follows(&key(0), vec![key(1), key(4)]);
         assert_eq!(asked, [key(4)]);
-        assert!(graph.contains(&key(3)) && !graph.contains(&key(2)));
+        assert_eq!(found(&graph), [0, 1, 3, 4].into());
+    }
+
+    #[test]
+    fn neither_keys_nor_follows_are_more_than_there_may_be() {
+        let mut graph = TrustGraph::new(&[key(0)], 3, 4);
+        let many = |first: u8, count: u8| (first..first + count).map(key).collect();
+        assert_eq!(graph.set_follows(&key(0), many(1, 3)).len(), 3);
+        assert!(!graph.is_short());
+        assert!(graph.set_follows(&key(1), many(4, 100)).is_empty());
+        assert!(graph.is_short());
+        assert_eq!(graph.len(), 4);
+        // Room that somebody leaves is another's.
+        graph.set_follows(&key(0), many(1, 2));
+        graph.set_follows(&key(1), many(4, 100));
+        assert_eq!(found(&graph), [0, 1, 2, 4].into());
+        // Lists of keys that are there already have a bound of their own.
+        let mut graph = TrustGraph::new(&[key(0)], 2, 60);
+        graph.set_follows(&key(0), many(1, 59));
+        for n in 1..60 {
+            graph.set_follows(&key(n), many(0, 60));
+        }
+        assert!(graph.is_short());
+        assert_eq!(graph.follows, 60 * FOLLOWS_PER_KEY);
+    }
+
+    /// `cargo test -p hikyaku-policies -- --exact
+    /// trust::graph::tests::what_a_full_web_takes_of_memory --ignored --nocapture`.
+    #[test]
+    #[ignore = "a million keys"]
+    fn what_a_full_web_takes_of_memory() {
+        const KEYS: u32 = 1_000_000;
+        let wide = |n: u32| {
+            let mut bytes = [0; 32];
+            bytes[..4].copy_from_slice(&n.to_be_bytes());
+            PublicKey::new(bytes)
+        };
+        let resident = || -> f64 {
+            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages = text.split(' ').nth(1).unwrap();
+            pages.parse::<f64>().unwrap() * 4096.0 / 1e6
+        };
+        let before = resident();
+        let mut graph = TrustGraph::new(&[wide(0)], 4, KEYS as usize);
+        // Five thousand in each list, as long as one counts.
+        let mut asked: std::collections::VecDeque<_> = [wide(0)].into();
+        let mut next = 1;
+        while let Some(who) = asked.pop_front() {
+            let follows = (next..next + 5_000).map(wide);
+            asked.extend(graph.set_follows(&who, follows.collect()));
+            next = (next + 5_000) % KEYS;
+        }
+        println!(
+            "{} keys, {} follows: {:.0} MB",
+            graph.len(),
+            graph.follows,
+            resident() - before
+        );
+        let begun = std::time::Instant::now();
+        graph.set_follows(&wide(0), Vec::new());
+        println!("all of it gone in {:.1} s", begun.elapsed().as_secs_f64());
+        assert_eq!(graph.len(), 1);
     }
 }

@@ -14,18 +14,19 @@ use hikyaku_event::{
     testing::{Author, EventBuilder},
 };
 use hikyaku_policies::{Policies, PolicyConfig, RelayKey};
-use hikyaku_server::{Server, ServerConfig, ServerError};
-use hikyaku_store::{EventStore, testing::NaiveStore};
+use hikyaku_server::{Bans, Server, ServerConfig, ServerError};
+use hikyaku_store::{Ban, EventStore, testing::NaiveStore};
 use hikyaku_tables::{MemoryOptions, MemoryTable};
 use serde_json::{Value, json};
 use tokio::{net::TcpStream, sync::oneshot};
 use tokio_tungstenite::{WebSocketStream, tungstenite::Message};
 
 /// A test that waits longer hangs.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Relay {
     address: SocketAddr,
+    bans: Bans,
     client: Option<Client>,
     shutdown: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<Result<(), ServerError>>>,
@@ -53,7 +54,7 @@ impl Relay {
             .task("policies", Policies::follow)
             .bind()
             .unwrap();
-        let address = server.address();
+        let (address, bans) = (server.address(), server.bans());
         let (shutdown, told) = oneshot::channel::<()>();
         let thread = std::thread::spawn(move || {
             server.run(async {
@@ -62,10 +63,22 @@ impl Relay {
         });
         Self {
             address,
+            bans,
             client: Some(Client::connect(address).await),
             shutdown: Some(shutdown),
             thread: Some(thread),
         }
+    }
+
+    /// Keeps out these authors and nobody else.
+    pub(crate) fn ban(&self, authors: &[u64]) {
+        let ban = |author: &u64| Ban {
+            who: Author::new(*author).pubkey().to_hex(),
+            reason: String::new(),
+            since: 0,
+            until: None,
+        };
+        self.bans.set(&authors.iter().map(ban).collect::<Vec<_>>());
     }
 
     pub(crate) async fn publish(&mut self, event: &Event) -> (bool, String) {

@@ -5,14 +5,14 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use hikyaku_event::{Event, testing::Author};
 use hikyaku_policies::PolicyConfig;
 use hikyaku_store::{EventStore, Write, testing::NaiveStore};
 
-use crate::relay::{Relay, draft, event, now};
+use crate::relay::{PATIENCE, Relay, draft, event, now};
 
 /// No two events say the same.
 static CONTENTS: AtomicU64 = AtomicU64::new(0);
@@ -46,13 +46,11 @@ async fn store_of(lists: &[(u64, &[u64])]) -> Arc<NaiveStore> {
 
 /// Publishes notes until one is taken, or is not any more.
 async fn becomes(relay: &mut Relay, author: u64, trusted: bool) {
-    for n in 0..10_000 {
-        if relay
-            .publish(&event(author, 1, &format!("{trusted} {n}")))
-            .await
-            .0
-            == trusted
-        {
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        // What is known already is accepted from anybody.
+        let content = CONTENTS.fetch_add(1, Ordering::Relaxed).to_string();
+        if relay.publish(&event(author, 1, &content)).await.0 == trusted {
             return;
         }
     }
@@ -101,6 +99,49 @@ async fn the_web_follows_what_is_published() {
     let deletion = draft(5, "").tag(["a", &address]).sign(&Author::new(1));
     assert!(relay.publish(&deletion).await.0);
     becomes(&mut relay, 5, false).await;
+}
+
+#[tokio::test]
+async fn whom_a_banned_key_follows_is_not_trusted_for_it() {
+    let store = store_of(&[(1, &[2, 3]), (2, &[4, 5]), (3, &[5])]).await;
+    let mut relay = Relay::over(store, config(2)).await;
+    assert_eq!(trusted(&mut relay, 1..=6).await, [1, 2, 3, 4, 5]);
+    relay.ban(&[2]);
+    becomes(&mut relay, 4, false).await;
+    assert_eq!(trusted(&mut relay, 3..=6).await, [3, 5]);
+    // Nor by a list that is published or heard of again meanwhile.
+    assert!(relay.publish(&follows(1, now() - 50, &[2])).await.0);
+    becomes(&mut relay, 3, false).await;
+    assert_eq!(trusted(&mut relay, 3..=6).await, [0; 0]);
+    relay.ban(&[]);
+    becomes(&mut relay, 4, true).await;
+}
+
+#[tokio::test]
+async fn one_list_brings_in_five_thousand_at_most() {
+    let store = store_of(&[]).await;
+    let mut list = draft(3, "").tag(["p", &Author::new(2).pubkey().to_hex()]);
+    for n in 1..5_000 {
+        list = list.tag(["p", &format!("{n:064x}")]);
+    }
+    let list = list.tag(["p", &Author::new(3).pubkey().to_hex()]);
+    let write = Write::Event {
+        event: Arc::new(list.sign(&Author::new(1))),
+        vanish: false,
+    };
+    store.write(vec![write], now()).await.unwrap();
+    let mut relay = Relay::over(store, config(2)).await;
+    assert_eq!(trusted(&mut relay, 1..=3).await, [1, 2]);
+}
+
+#[tokio::test]
+async fn no_more_are_trusted_than_there_may_be() {
+    let store = store_of(&[(1, &[2]), (2, &[3, 4, 5])]).await;
+    let mut config = config(2);
+    config.trusted_max = 3;
+    let mut relay = Relay::over(store, config).await;
+    let found = trusted(&mut relay, 1..=5).await;
+    assert_eq!((found.len(), &found[..2]), (3, &[1, 2][..]));
 }
 
 #[tokio::test]

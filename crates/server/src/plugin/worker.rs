@@ -13,7 +13,7 @@ use hikyaku_members::Members;
 use hikyaku_store::EventStore;
 use hikyaku_tables::Table;
 
-use crate::worker::Shared;
+use crate::{BannedKeys, worker::Shared};
 
 /// One worker, as its plugins see it: a thread with a loop of its own. Whatever is made on it stays
 /// on it.
@@ -86,6 +86,12 @@ impl Worker {
     /// Returns what is known about the relay's members, where that is kept.
     pub fn members(&self) -> Option<&Arc<Members>> {
         self.inner.shared.config.members.as_ref()
+    }
+
+    /// Returns which keys are kept out of the relay: a plugin that asks what somebody else has written
+    /// or said wants to know.
+    pub fn banned_keys(&self) -> BannedKeys {
+        BannedKeys(self.inner.shared.bans.0.subscribe())
     }
 
     /// Returns this worker's own connections to `ServerConfig::postgres_url`, made when a plugin first

@@ -2,7 +2,7 @@
 //! and of PostgreSQL, and requests a second.
 //!
 //! `cargo run --release -p hikyaku-server --features postgres,testing --example queries_cost
-//! [ROUNDS]`. It starts a PostgreSQL of its own with a table of 10,000 rows, and asks each way in
+//! [ROUNDS [WAY...]]`. It starts a PostgreSQL of its own with a table of 10,000 rows, and asks each way in
 //! turn, over 8 connections that stay. The pool and the two ways of one bare connection use the same
 //! driver beside `Worker::postgres`.
 
@@ -213,6 +213,11 @@ fn main() {
     let rounds: usize = std::env::args()
         .nth(1)
         .map_or(3, |n| n.parse().expect("rounds"));
+    let wanted: Vec<_> = std::env::args().skip(2).collect();
+    let ways = || {
+        let all = WAYS.into_iter();
+        all.filter(|(path, _)| wanted.is_empty() || wanted.iter().any(|name| name == path))
+    };
     let cluster = Cluster::start(&["jit = off", "autovacuum = off"]);
     for sql in [
         "create table world (id int primary key, randomnumber int not null)",
@@ -247,7 +252,7 @@ fn main() {
         });
         let mut measured: HashMap<&str, Vec<[f64; 3]>> = HashMap::new();
         for round in 0..=rounds {
-            for (path, _) in WAYS {
+            for (path, _) in ways() {
                 let times = if ["pool", "prepared"].contains(&path) {
                     5
                 } else {
@@ -273,7 +278,7 @@ fn main() {
                 }
             }
         }
-        for (path, name) in WAYS {
+        for (path, name) in ways() {
             let median = |at: usize| {
                 let mut values: Vec<_> = measured[path].iter().map(|m| m[at]).collect();
                 values.sort_by(f64::total_cmp);

@@ -5,14 +5,12 @@ use std::{fmt, panic::Location, rc::Rc, str::FromStr, time::Duration, time::Inst
 use tokio_postgres::{Config, Row, types::ToSql};
 
 use super::{
-    PostgresError, each,
+    PostgresError, connect, each,
     lane::{Connected, InUse, Lane, Parameters},
 };
 
 /// What connections are called in `pg_stat_activity`, unless the address says something else.
 const NAME: &str = "hikyaku plugins";
-/// How long a connection may take to be made, unless the address says something else.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// What a worker's connections are made of.
 #[derive(Debug, Clone)]
@@ -62,6 +60,7 @@ impl Postgres {
     /// Connects, on a worker's thread.
     pub(crate) async fn connect(options: &PostgresOptions) -> Result<Self, PostgresError> {
         let mut config = Config::from_str(&options.url).map_err(PostgresError::Address)?;
+        connect::check(&config)?;
         let given = config.get_options().unwrap_or_default().to_owned();
         let timeout = options.statement_timeout.as_millis();
         config
@@ -69,9 +68,6 @@ impl Postgres {
             .tcp_user_timeout(options.statement_timeout);
         if config.get_application_name().is_none() {
             config.application_name(NAME);
-        }
-        if config.get_connect_timeout().is_none() {
-            config.connect_timeout(CONNECT_TIMEOUT);
         }
         let lanes = std::iter::repeat_with(Lane::default);
         let postgres = Self {

@@ -9,6 +9,9 @@ pub enum PostgresError {
     /// `ServerConfig::postgres_url` is not an address.
     #[error("the database's address is not one")]
     Address(#[source] tokio_postgres::Error),
+    /// The address has a parameter that plugins' connections do not heed.
+    #[error("the database's address says `{0}`, which is not heeded for plugins: leave it out")]
+    Unheeded(&'static str),
     /// It can't be reached, or lets nobody in; nothing was asked of it.
     #[error("the database can't be reached: {0}")]
     Unavailable(String),

@@ -2,18 +2,17 @@
 
 use std::{
     cell::{Cell, RefCell},
-    error::Error,
     rc::Rc,
 };
 
 use hashbrown::HashMap;
 use tokio::sync::{Mutex, OnceCell};
-use tokio_postgres::{
-    Client, Config, Connection, NoTls, Row, Statement, error::SqlState, tls::NoTlsStream,
-    types::ToSql,
-};
+use tokio_postgres::{Client, Config, Row, Statement, error::SqlState, types::ToSql};
 
-use super::{PostgresError, socket::Socket};
+use super::{
+    PostgresError,
+    connect::{connect, with_causes},
+};
 
 /// Statements kept prepared. A handler has a few; more than this are made of values.
 const STATEMENTS_MAX: usize = 500;
@@ -77,7 +76,7 @@ impl Lane {
         if self.attempts.get() != attempts {
             return Err(PostgresError::Unavailable(self.failure.borrow().clone()));
         }
-        let made = self.connect(config).await;
+        let made = connect(config, Rc::clone(&self.users)).await;
         self.attempts.set(attempts + 1);
         let (client, connection) = made.map_err(|failure| {
             self.failure.borrow_mut().clone_from(&failure);
@@ -95,16 +94,6 @@ impl Lane {
         });
         *self.connected.borrow_mut() = Some(Rc::clone(&connected));
         Ok(connected)
-    }
-
-    async fn connect(
-        &self,
-        config: &Config,
-    ) -> Result<(Client, Connection<Socket, NoTlsStream>), String> {
-        let socket = Socket::connect(config, Rc::clone(&self.users)).await;
-        let socket = socket.map_err(|error| with_causes(&error))?;
-        let made = config.connect_raw(socket, NoTls).await;
-        made.map_err(|error| with_causes(&error))
     }
 
     fn open(&self) -> Option<Rc<Connected>> {
@@ -199,14 +188,4 @@ fn is_outdated(error: &tokio_postgres::Error) -> bool {
     error.code().is_some_and(|code| {
         *code == SqlState::FEATURE_NOT_SUPPORTED || *code == SqlState::INVALID_SQL_STATEMENT_NAME
     })
-}
-
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text = format!("{text}: {error}");
-        cause = error.source();
-    }
-    text
 }

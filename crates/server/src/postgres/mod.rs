@@ -3,6 +3,7 @@
 //! [`Postgres`] is what handlers use; a lane is one connection, made again when it is lost; `each`
 //! turns a query of one value into one of many.
 
+mod connect;
 mod database;
 mod each;
 mod error;

@@ -158,15 +158,41 @@ async fn connections_are_of_the_whole_server_and_divided_among_its_workers() {
 
 #[tokio::test]
 async fn a_handler_that_is_dropped_leaves_the_connection_usable() {
-    let relay = relay(with_database(shared().0, 1));
+    let (url, name) = shared();
+    let url = format!("{url}?application_name={name}");
+    let relay = relay(with_database(url.clone(), 1));
     let before = body(&relay, "/session").await;
-    for path in ["/sum/500", "/nap/0.2", "/sum/20"] {
+    for (path, statement) in [
+        ("/sum/500", ADD_ONE),
+        ("/nap/0.3", "select pg_sleep($1)"),
+        ("/sum/20", ADD_ONE),
+    ] {
         let mut wire = Wire::connect(relay.address).await;
         wire.send(format!("GET {path} HTTP/1.1\r\nHost: r\r\n\r\n").as_bytes())
             .await;
+        // Its handler has asked when the database says so.
+        asked(&url, &pid(&before), statement).await;
     }
     assert_eq!(body(&relay, "/sum/3").await, "6");
     assert_eq!(pid(&before), pid(&body(&relay, "/session").await));
+}
+
+/// Waits until a session's statement of this moment, or its last, is this one.
+async fn asked(url: &str, pid: &str, statement: &str) {
+    let (beside, connection) = tokio_postgres::connect(url, tokio_postgres::NoTls)
+        .await
+        .unwrap();
+    let driven = tokio::spawn(connection);
+    let sql = "select query = $1 from pg_stat_activity where pid::text = $2";
+    while !beside
+        .query_one(sql, &[&statement, &pid])
+        .await
+        .unwrap()
+        .get::<_, bool>(0)
+    {
+        tokio::task::yield_now().await;
+    }
+    driven.abort();
 }
 
 #[tokio::test]
@@ -220,6 +246,21 @@ async fn answered_again(relay: &Relay) {
 }
 
 #[tokio::test]
+async fn an_address_may_name_several_hosts_and_say_where_one_is() {
+    let (url, _) = shared();
+    let config: tokio_postgres::Config = url.parse().unwrap();
+    let (port, database) = (config.get_ports()[0], config.get_dbname().unwrap());
+    for hosts in [
+        format!("host=nowhere.invalid hostaddr=127.0.0.1 port={port}"),
+        format!("host=127.0.0.1,127.0.0.1 port=1,{port}"),
+    ] {
+        let url = format!("{hosts} user=postgres dbname={database}");
+        let relay = relay(with_database(url, 1));
+        assert_eq!(body(&relay, "/sum/3").await, "6", "{hosts}");
+    }
+}
+
+#[tokio::test]
 async fn a_table_that_has_other_columns_now_is_asked_anew() {
     let cluster = Cluster::start(&[]);
     cluster.sql("create table things as select 1 as a");
@@ -270,13 +311,29 @@ async fn a_statement_that_one_request_repeats_is_counted_with_its_line() {
 
 #[test]
 fn a_database_that_is_not_there_is_an_error_at_the_start() {
+    // It takes connections, and says nothing.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let silent = silent.local_addr().unwrap();
+    let to = |address: &str| Some(format!("postgres://{address}"));
     for (url, reason) in [
         (None, "no database is configured for plugins"),
-        (Some("postgres://127.0.0.1:1/x"), "can't be reached"),
-        (Some("postgres://127.0.0.1:port/x"), "address is not one"),
+        (to("127.0.0.1:1/x"), "can't be reached"),
+        (to("127.0.0.1:port/x"), "address is not one"),
+        (
+            to(&format!("{silent}/x?connect_timeout=1")),
+            "no connection within 1 s",
+        ),
+        (
+            to("127.0.0.1:1/x?target_session_attrs=read-write"),
+            "says `target_session_attrs`, which is not heeded",
+        ),
+        (
+            to("127.0.0.1:1/x?load_balance_hosts=random"),
+            "says `load_balance_hosts`, which is not heeded",
+        ),
     ] {
         let mut config = config();
-        config.postgres_url = url.map(str::to_owned);
+        config.postgres_url = url;
         let server =
             Server::new(config, Arc::new(NaiveStore::new())).plugin(|worker: Worker| async move {
                 let db = worker.postgres().await?;

@@ -213,3 +213,47 @@ fn in_order(filter: &mut Filter) {
         set(&mut condition.values);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, net::Ipv4Addr, time::Duration};
+
+    use hikyaku_relay::{Limits, RelayConfig, RelayUrls};
+
+    use super::*;
+    use crate::plugin::{HandlerBook, HandlerId, HandlerName};
+
+    #[tokio::test]
+    async fn what_nobody_has_time_to_be_told_is_dropped_and_counted() {
+        let name = HandlerName {
+            plugin: "Slow",
+            task: "on_open".to_owned(),
+        };
+        let book = HandlerBook::new(vec![name], 1);
+        let caller = Caller::new(Arc::clone(&book), 0, Duration::from_secs(60));
+        let mut hooks = Hooks::default();
+        let called = Rc::new(Cell::new(0));
+        let calls = Rc::clone(&called);
+        hooks.connected.push((
+            HandlerId(0),
+            Box::new(move |_| {
+                calls.set(calls.get() + 1);
+                Box::pin(pending())
+            }),
+        ));
+        let (plugins, mut waiting) = Plugins::new(hooks, caller);
+        let relay = RelayConfig {
+            limits: Limits::default(),
+            urls: RelayUrls::listening(([127, 0, 0, 1], 0).into()),
+        };
+        let client = Client::new(Ipv4Addr::LOCALHOST.into(), 1, Arc::new(relay));
+        let client = Rc::new(client);
+        for _ in 0..NOTICES_MAX + 3 {
+            plugins.tell(&plugins.hooks.connected, &client);
+        }
+        assert_eq!((called.get(), waiting.len()), (NOTICES_MAX, NOTICES_MAX));
+        let dropped = &book.workers[0].cells(HandlerId(0)).unwrap().dropped;
+        assert_eq!(dropped.load(std::sync::atomic::Ordering::Relaxed), 3);
+        assert!(waiting.try_recv().is_ok());
+    }
+}

@@ -134,3 +134,41 @@ pub fn work_done(event: &Event) -> u32 {
         .and_then(|tag| tag.get(2)?.parse().ok());
     committed.map_or(bits, |committed: u32| bits.min(committed))
 }
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_event::testing::{Author, EventBuilder};
+
+    use super::*;
+
+    /// Makes an event of at least so much work, with a commitment to so much.
+    fn worked(least: u32, committed: Option<&str>) -> Event {
+        let event = |n: u32| {
+            let n = n.to_string();
+            let nonce = [Some("nonce"), Some(&*n), committed];
+            let nonce: Vec<_> = nonce.into_iter().flatten().collect();
+            EventBuilder::new(1).tag(nonce).sign(&Author::new(1))
+        };
+        let bits = |event: &Event| {
+            let digits = event.id().to_hex();
+            let first = u64::from_str_radix(&digits[..16], 16).unwrap();
+            first.leading_zeros()
+        };
+        (0..).map(event).find(|event| bits(event) >= least).unwrap()
+    }
+
+    #[test]
+    fn work_is_what_the_id_begins_with_and_no_more_than_was_meant() {
+        for (least, committed, expected) in [
+            (9, None, 9..256),
+            (9, Some("200"), 9..256),
+            (9, Some("9"), 9..10),
+            (9, Some("3"), 3..4),
+            (3, Some("0"), 0..1),
+            (5, Some("many"), 5..256),
+        ] {
+            let done = work_done(&worked(least, committed));
+            assert!(expected.contains(&done), "{least} {committed:?}: {done}");
+        }
+    }
+}

@@ -191,6 +191,58 @@ async fn reaches(relay: &Relay, name: &str, handler: &str, value: f64) {
 }
 
 #[tokio::test]
+async fn who_is_told_something_and_never_ends_is_given_up_too() {
+    let mut config = config();
+    config.handler_timeout = Duration::from_millis(20);
+    let relay = Relay::serve(
+        Server::new(config, Arc::new(NaiveStore::new()))
+            .plugin(async |_| Ok(Careless))
+            .after_event(async |_: &Careless, _: &Client, _: &Event| std::future::pending().await),
+    );
+    let mut client = NostrClient::connect(relay.address).await;
+    assert!(client.publish(&note(1, "hello")).await.0);
+    reaches(&relay, "timeouts", "after_event", 1.0).await;
+    drop(client);
+    relay.join().unwrap();
+}
+
+#[tokio::test]
+async fn a_worker_that_was_held_takes_its_own_connections_again() {
+    struct Place(usize);
+    let (entered, mut enters) = tokio::sync::mpsc::unbounded_channel();
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let relay = Relay::serve(
+        server()
+            .plugin(async |worker: hikyaku_server::Worker| Ok(Place(worker.index())))
+            .route(get("/hold"), async move |_: &Careless, _| {
+                entered.send(()).unwrap();
+                released.lock().unwrap().recv().unwrap();
+                "held"
+            })
+            .route(get("/place"), async |p: &Place, _| p.0.to_string()),
+    );
+    // Long enough for the watchdog to have gone to sleep: whoever comes in then wakes it.
+    tokio::time::sleep(Duration::from_millis(1_300)).await;
+    let mut holding = Wire::connect(relay.address).await;
+    holding.send(b"GET /hold HTTP/1.1\r\nHost: r\r\n\r\n").await;
+    patiently(enters.recv()).await.unwrap();
+    reaches(&relay, "holds", "GET /hold", 1.0).await;
+    release.send(()).unwrap();
+    assert_eq!(receive(&mut holding, false).await.body, "held");
+    let mut places = std::collections::HashSet::new();
+    let mut open = Vec::new();
+    patiently(async {
+        while places.len() < 2 {
+            let (wire, answer) = request(relay.address, "GET", "/place", "", "").await;
+            places.insert(answer.body);
+            open.push(wire);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn who_holds_a_worker_is_named_and_new_connections_go_to_the_others() {
     let (entered, mut enters) = tokio::sync::mpsc::unbounded_channel();
     let (release, released) = mpsc::channel::<()>();

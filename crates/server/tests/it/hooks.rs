@@ -1,12 +1,20 @@
 //! What handlers decide about events and queries, and what they are told.
 
-use std::{cell::RefCell, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
 
+use futures_util::SinkExt;
 use hikyaku_event::{Event, Filter, Kind, PublicKey, testing::Author};
 use hikyaku_server::{Client, QueryVerdict, Server, Verdict};
 use hikyaku_store::testing::NaiveStore;
 use serde_json::json;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{
+    Notify,
+    mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel},
+};
+use tokio_tungstenite::tungstenite::Message;
 
 use crate::{
     client::{Client as NostrClient, note, now, patiently},
@@ -110,6 +118,73 @@ async fn answers_come_in_order_though_some_take_longer() {
         let (accepted, _) = client.receive_ok(event).await;
         assert_eq!(accepted, index % 3 != 2, "{index}");
     }
+}
+
+#[tokio::test]
+async fn all_events_that_came_together_are_asked_about_at_once() {
+    /// How many are asked about, and the news of it.
+    struct Together(Cell<usize>, Notify);
+    let relay = Relay::serve(
+        server()
+            .plugin(async |_| Ok(Together(Cell::new(0), Notify::new())))
+            .on_event(async |p: &Together, _: &Client, _: &Event| {
+                p.0.set(p.0.get() + 1);
+                p.1.notify_waiters();
+                // Each waits until all three are asked about.
+                while p.0.get() < 3 {
+                    p.1.notified().await;
+                }
+                Verdict::Accept
+            }),
+    );
+    let mut client = NostrClient::connect(relay.address).await;
+    let events: Vec<_> = (0..3).map(|n| note(1, &n.to_string())).collect();
+    for event in &events {
+        let json = std::str::from_utf8(event.json()).unwrap();
+        let message = Message::text(format!("[\"EVENT\",{json}]"));
+        client.socket.feed(message).await.unwrap();
+    }
+    client.socket.flush().await.unwrap();
+    for event in &events {
+        assert_eq!(client.receive_ok(event).await, (true, String::new()));
+    }
+}
+
+#[tokio::test]
+async fn each_sees_what_those_before_it_have_left_of_a_query() {
+    struct First;
+    struct Second;
+    let only = |kind| Filter {
+        kinds: Some(vec![Kind(kind)]),
+        ..Filter::default()
+    };
+    let relay = Relay::serve(
+        server()
+            .plugin(async |_| Ok(First))
+            .plugin(async |_| Ok(Second))
+            .on_query(async move |_: &First, _: &Client, filters: &[Filter]| {
+                match filters[0].kinds.as_deref() {
+                    Some([Kind(2)]) => QueryVerdict::Answer(vec![note(1, "made")]),
+                    _ => QueryVerdict::Narrow(vec![only(1)]),
+                }
+            })
+            .on_query(async |_: &Second, _: &Client, filters: &[Filter]| {
+                assert_eq!(filters[0].kinds.as_deref(), Some(&[Kind(1)][..]));
+                QueryVerdict::Accept
+            }),
+    );
+    let mut client = NostrClient::connect(relay.address).await;
+    let (one, seven) = (note(1, "one"), now(7).sign(&Author::new(1)));
+    for event in [&one, &seven] {
+        assert!(client.publish(event).await.0);
+    }
+    // The last accepts what the first has narrowed: it stays narrow.
+    assert_eq!(client.subscribe("s", json!({})).await, [one.id().to_hex()]);
+    // An answer of the handler's own is asked of nobody else, and counts nothing.
+    let made = client.subscribe("r", json!({"kinds": [2]})).await;
+    assert_eq!(made, [note(1, "made").id().to_hex()]);
+    client.send(json!(["COUNT", "c", {"kinds": [2]}])).await;
+    assert_eq!(client.receive().await[0], "CLOSED");
 }
 
 #[tokio::test]

@@ -378,42 +378,4 @@ mod tests {
         assert!(graph.is_short());
         assert_eq!(graph.follows, 60 * FOLLOWS_PER_KEY);
     }
-
-    /// `cargo test -p hikyaku-policies -- --exact
-    /// trust::graph::tests::what_a_full_web_takes_of_memory --ignored --nocapture`.
-    #[test]
-    #[ignore = "a million keys"]
-    fn what_a_full_web_takes_of_memory() {
-        const KEYS: u32 = 1_000_000;
-        let wide = |n: u32| {
-            let mut bytes = [0; 32];
-            bytes[..4].copy_from_slice(&n.to_be_bytes());
-            PublicKey::new(bytes)
-        };
-        let resident = || -> f64 {
-            let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-            let pages = text.split(' ').nth(1).unwrap();
-            pages.parse::<f64>().unwrap() * 4096.0 / 1e6
-        };
-        let before = resident();
-        let mut graph = TrustGraph::new(&[wide(0)], 4, KEYS as usize);
-        // Five thousand in each list, as long as one counts.
-        let mut asked: std::collections::VecDeque<_> = [wide(0)].into();
-        let mut next = 1;
-        while let Some(who) = asked.pop_front() {
-            let follows = (next..next + 5_000).map(wide);
-            asked.extend(graph.set_follows(&who, follows.collect()));
-            next = (next + 5_000) % KEYS;
-        }
-        println!(
-            "{} keys, {} follows: {:.0} MB",
-            graph.len(),
-            graph.follows,
-            resident() - before
-        );
-        let begun = std::time::Instant::now();
-        graph.set_follows(&wide(0), Vec::new());
-        println!("all of it gone in {:.1} s", begun.elapsed().as_secs_f64());
-        assert_eq!(graph.len(), 1);
-    }
 }

@@ -520,7 +520,8 @@ impl Worker {
 
     /// Resolves when nothing has moved for so long.
     pub(crate) async fn silence_of(&self, progress: &Cell<Tick>, time: Duration) {
-        let ticks = self.patience.ticks(time);
+        // The tick in which something moved last has begun before that.
+        let ticks = self.patience.ticks(time) + 1;
         let mut silent = 0;
         while silent < ticks {
             tokio::time::sleep(self.patience.tick * (ticks - silent)).await;

@@ -132,12 +132,15 @@ async fn who_asks_and_never_takes_is_closed_though_it_says_that_it_is_there() {
     let pair = pair();
     let mut config = encrypted(&pair);
     config.http_timeout = Duration::from_secs(1);
+    // Time is counted in parts of it.
+    config.close_timeout = Duration::from_millis(80);
     let relay = site(config);
     let stream = pair.connect(relay.address, &["h2"]).await.unwrap();
     let (mut sender, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
         .timer(hyper_util::rt::TokioTimer::new())
         .initial_stream_window_size(0)
         .keep_alive_interval(Duration::from_millis(50))
+        .keep_alive_while_idle(true)
         .handshake(TokioIo::new(stream))
         .await
         .unwrap();

@@ -287,7 +287,7 @@ impl Feed {
             session
                 .rows(SHARE, &[&lock_key(&connector.schema, OPEN)])
                 .await?;
-            make_deferred_indexes(&session, &connector).await?;
+            make_deferred_indexes(&session, connector).await?;
         }
         // What was told while nobody listened.
         let position = position(&session, &connector.schema).await?;

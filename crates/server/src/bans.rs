@@ -173,7 +173,7 @@ impl BannedKeys {
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
             // Nobody says so any more.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }

@@ -175,7 +175,7 @@ mod tests {
     fn what_waits_takes_all_of_the_wait_each() {
         let snapshot = told(|timing, catalogue| {
             let wait = Wait {
-                total: Duration::from_nanos(1000),
+                total: Duration::from_micros(1),
                 worked: Duration::from_nanos(200),
                 work: Phase::Write,
                 has_failed: true,

@@ -113,6 +113,8 @@ async fn work_that_is_done_is_enough() {
     assert_eq!(relay.publish(&worked).await, (true, String::new()));
 }
 
+type Change = fn(&mut PolicyConfig);
+
 #[tokio::test]
 async fn lists_are_asked_in_their_order_and_the_script_last() {
     let key = Author::new(1).pubkey();
@@ -129,7 +131,7 @@ async fn lists_are_asked_in_their_order_and_the_script_last() {
         c.script = Some("while read -r line; do echo nonsense; done".to_owned());
         c.script_timeout = std::time::Duration::from_millis(100);
     });
-    let steps: [(&str, fn(&mut PolicyConfig)); 9] = [
+    let steps: [(&str, Change); 9] = [
         ("from your address", |c| c.addresses_denied.clear()),
         ("from this key", |c| c.keys_denied.clear()),
         ("only certain keys", |c| c.keys_allowed.clear()),

@@ -68,8 +68,8 @@ impl TagRow {
         let rows = names.rows_of(event).into_iter();
         rows.map(move |(name, value)| Self {
             seq,
-            conditional,
             name,
+            conditional,
             age,
             author,
             tie,

@@ -437,7 +437,7 @@ fn a_configured_name_waits_for_its_turn_and_comes_back() {
         "another one is under way"
     );
     backfill.pause(false).unwrap();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + Duration::from_mins(1);
     let comes = || {
         while !backfill
             .status()

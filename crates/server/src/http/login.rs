@@ -34,7 +34,9 @@ pub(crate) fn with_login<Plugins: PluginList>(
     let path = sessions.options().path.clone();
     server
         .plugin(async move |_| Ok(Login(sessions)))
-        .route(get(path.clone()), Login::show)
+        .route(get(path.clone()), async |_: &Login, request: Request| {
+            Login::show(&request)
+        })
         .route(post(path.clone()), Login::log_in)
         .route(delete(path), Login::log_out)
 }
@@ -49,7 +51,7 @@ struct LogOut {
 
 impl Login {
     /// Shows the session, or a page with a button.
-    async fn show(&self, request: Request) -> Result<Response, Problem> {
+    fn show(request: &Request) -> Result<Response, Problem> {
         if request.preferred(&["application/json", "text/html"]) == Some("text/html") {
             return Ok(page());
         }

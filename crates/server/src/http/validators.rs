@@ -220,8 +220,8 @@ fn date(value: &HeaderValue) -> Option<SystemTime> {
 
 /// Returns a time that HTTP can tell: its years have four digits, and begin with 1970.
 fn told(at: SystemTime) -> SystemTime {
-    const YEAR_10000: std::time::Duration = std::time::Duration::from_secs(253_402_300_800);
-    let last = SystemTime::UNIX_EPOCH + YEAR_10000 - std::time::Duration::from_secs(1);
+    let year_10000 = std::time::Duration::from_hours(70_389_528);
+    let last = SystemTime::UNIX_EPOCH + year_10000 - std::time::Duration::from_secs(1);
     at.clamp(SystemTime::UNIX_EPOCH, last)
 }
 

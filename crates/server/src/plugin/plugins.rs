@@ -230,7 +230,7 @@ mod tests {
             task: "on_open".to_owned(),
         };
         let book = HandlerBook::new(vec![name], 1);
-        let caller = Caller::new(Arc::clone(&book), 0, Duration::from_secs(60));
+        let caller = Caller::new(Arc::clone(&book), 0, Duration::from_mins(1));
         let mut hooks = Hooks::default();
         let called = Rc::new(Cell::new(0));
         let calls = Rc::clone(&called);

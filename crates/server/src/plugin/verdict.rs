@@ -154,7 +154,10 @@ mod tests {
             let first = u64::from_str_radix(&digits[..16], 16).unwrap();
             first.leading_zeros()
         };
-        (0..).map(event).find(|event| bits(event) >= least).unwrap()
+        (0..1_000_000)
+            .map(event)
+            .find(|event| bits(event) >= least)
+            .unwrap()
     }
 
     #[test]

@@ -20,10 +20,10 @@ impl Sessions {
     /// here, and never again.
     pub fn in_table(table: Arc<dyn Table>, options: SessionOptions) -> Result<Self, SessionError> {
         let secret = secret(&*table)?;
-        let keeper = Arc::new(InTable(Arc::clone(&table)));
-        let sessions = Self::new(&secret, options, keeper);
         let is_secret = |name: &[u8]| name == SECRET;
-        for revocation in records::list(&*table, unix_now(), is_secret)? {
+        let revoked = records::list(&*table, unix_now(), is_secret)?;
+        let sessions = Self::new(&secret, options, Arc::new(InTable(table)));
+        for revocation in revoked {
             sessions.learn(&revocation)?;
         }
         Ok(sessions)

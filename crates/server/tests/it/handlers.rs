@@ -143,7 +143,7 @@ async fn a_handler_that_never_ends_is_given_up() {
 #[tokio::test]
 async fn who_is_told_and_never_ends_is_given_up_and_nobody_waits_for_it() {
     async fn never() {
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
     let mut config = config();
     config.handler_timeout = Duration::from_millis(20);

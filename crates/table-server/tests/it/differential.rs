@@ -39,6 +39,7 @@ impl Memcached {
             .stdout(Stdio::null())
             .spawn()
             .expect("memcached is installed: scripts/prerequisites.sh memcached:memcached");
+        let mut memcached = Self { child, port: 0 };
         let started = Instant::now();
         loop {
             // A line, with its end: "TCP INET: 12345".
@@ -47,8 +48,8 @@ impl Memcached {
                 .strip_suffix('\n')
                 .and_then(|line| line.rsplit(' ').next())
             {
-                let port = port.parse().unwrap();
-                return Self { child, port };
+                memcached.port = port.parse().unwrap();
+                return memcached;
             }
             assert!(
                 started.elapsed() < Duration::from_secs(30),

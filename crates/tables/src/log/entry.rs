@@ -200,7 +200,8 @@ impl Kept for LongStamped<'_> {
     }
 
     fn sum(&self) -> u64 {
-        self.0.stamped_sum
+        let Long { stamped_sum, .. } = self.0;
+        *stamped_sum
     }
 
     fn store(&self, file: &MappedFile, at: u64) {

@@ -169,9 +169,10 @@ impl Active {
                 continue;
             };
             let (offset, len) = (self.allocated.into(), len as u64);
-            let allocated = match is_written {
-                true => self.file.allocate(offset, len),
-                false => self.file.allocate_unwritten(offset, len),
+            let allocated = if is_written {
+                self.file.allocate(offset, len)
+            } else {
+                self.file.allocate_unwritten(offset, len)
             };
             match allocated {
                 Ok(()) => {

@@ -19,7 +19,7 @@ use hikyaku_vfs::{Disk, RealDisk};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    failure::{Failure, chain},
+    failure::Failure,
     opened::Opened,
     waiting::{unix_now_us, wait},
 };
@@ -86,7 +86,7 @@ impl KeptBans {
             .parse()
             .and_then(|named| Tables::open(&disk, &folder, &[named], &options));
         let tables = opened.map_err(|error| {
-            failure(
+            Failure::of_table(
                 &format!("can't open the bans in {}", folder.display()),
                 &error,
             )
@@ -246,14 +246,5 @@ fn list(table: &dyn Table) -> Result<Vec<Ban>, TableError> {
 }
 
 fn failed(error: &TableError) -> Failure {
-    failure("the table of bans", error)
-}
-
-fn failure(doing: &str, error: &TableError) -> Failure {
-    let text = format!("{doing}: {}", chain(error));
-    match error {
-        TableError::Corrupt(_) => Failure::Damaged(text),
-        TableError::InUse(_) => Failure::InUse(text),
-        _ => Failure::Failed(text),
-    }
+    Failure::of_table("the table of bans", error)
 }

@@ -7,6 +7,7 @@ use hikyaku_engine::EngineError;
 use hikyaku_members::MembersError;
 use hikyaku_postgres::PostgresError;
 use hikyaku_store::StoreError;
+use hikyaku_tables::TableError;
 use serde::{Deserialize, Serialize};
 
 /// Why a command did not do what it was asked. Travels over the control socket too.
@@ -54,6 +55,16 @@ impl Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::io("can't write the output", error),
+        }
+    }
+
+    /// Says what went wrong while doing something with tables.
+    pub(crate) fn of_table(doing: &str, error: &TableError) -> Self {
+        let text = format!("{doing}: {}", chain(error));
+        match error {
+            TableError::Corrupt(_) => Self::Damaged(text),
+            TableError::InUse(_) | TableError::Newer(_) => Self::InUse(text),
+            _ => Self::Failed(text),
         }
     }
 
@@ -137,6 +148,19 @@ impl From<EngineError> for Failure {
             EngineError::Corrupt(text) => Self::Damaged(format!(
                 "{text}\n`hikyaku repair` rebuilds the indexes from the log and keeps every good event"
             )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_another_version_are_in_the_way_as_those_of_another_process_are() {
+        for error in [TableError::InUse("x".into()), TableError::Newer("x".into())] {
+            let failure = Failure::of_table("can't open", &error);
+            assert!(matches!(failure, Failure::InUse(_)), "{failure:?}");
         }
     }
 }

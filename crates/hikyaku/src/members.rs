@@ -7,11 +7,7 @@ use hikyaku_server::Gauge;
 use hikyaku_tables::{Logging, NamedTable, TableError, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk, Vfs};
 
-use crate::{
-    configuration::Settings,
-    failure::{Failure, chain},
-    waiting::unix_now,
-};
+use crate::{configuration::Settings, failure::Failure, waiting::unix_now};
 
 /// This server's number in the log of the members' tables, which nobody follows.
 const SERVER: u32 = 1;
@@ -41,7 +37,7 @@ pub(crate) fn open(settings: &Settings) -> Result<Option<Kept>, Failure> {
     }
     let folder = folder(settings);
     let failed = |error: TableError| {
-        failure(
+        Failure::of_table(
             &format!("can't open the tables in {}", folder.display()),
             &error,
         )
@@ -110,13 +106,4 @@ pub(crate) fn gauges(members: &Members) -> Vec<Gauge> {
             value: today as f64,
         },
     ]
-}
-
-fn failure(doing: &str, error: &TableError) -> Failure {
-    let text = format!("{doing}: {}", chain(error));
-    match error {
-        TableError::Corrupt(_) => Failure::Damaged(text),
-        TableError::InUse(_) => Failure::InUse(text),
-        _ => Failure::Failed(text),
-    }
 }

@@ -79,7 +79,7 @@ impl KeptSessions {
         let folder = data.join("sessions");
         let failed = |error: &TableError| {
             let text = format!("can't open the sessions in {}", folder.display());
-            failure(&text, error)
+            Failure::of_table(&text, error)
         };
         let disk: Disk = Arc::new(RealDisk);
         let tables_options = TablesOptions {
@@ -188,14 +188,5 @@ impl SessionKeeper for InDatabase {
             wait(store.forget_revoked_sessions(now))?;
         }
         Ok(())
-    }
-}
-
-fn failure(doing: &str, error: &TableError) -> Failure {
-    let text = format!("{doing}: {}", chain(error));
-    match error {
-        TableError::Corrupt(_) => Failure::Damaged(text),
-        TableError::InUse(_) => Failure::InUse(text),
-        _ => Failure::Failed(text),
     }
 }

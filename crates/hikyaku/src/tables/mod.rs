@@ -47,10 +47,10 @@ pub(crate) fn run(command: &TablesCommand, settings: &Settings) -> Result<ExitCo
 
 /// Says why a table refused.
 fn failure(doing: &str, error: &TableError) -> Failure {
-    let said = format!("{doing}: {}", chain(error));
     match error {
-        TableError::Corrupt(_) => Failure::Damaged(said),
-        TableError::Syntax(_) | TableError::Unsupported { .. } => Failure::Usage(said),
-        _ => Failure::Failed(said),
+        TableError::Syntax(_) | TableError::Unsupported { .. } => {
+            Failure::Usage(format!("{doing}: {}", chain(error)))
+        }
+        _ => Failure::of_table(doing, error),
     }
 }

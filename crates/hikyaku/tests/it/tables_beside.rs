@@ -12,6 +12,19 @@ use crate::{
     websocket::Client,
 };
 
+/// Returns a place where two tables are to be served, and the port.
+fn two_tables() -> (Place, u16) {
+    let (place, port) = (Place::new(), free_port());
+    place.write(
+        "hikyaku.toml",
+        format!(
+            "[tables]\nopen = [\"seen=seen.fixed?width=16\", \"names=names.hash\"]\n\
+             listen = \"127.0.0.1:{port}\"\n"
+        ),
+    );
+    (place, port)
+}
+
 /// Sends one command of memcached's text protocol; returns the first line of the answer.
 fn ask(stream: &mut BufReader<TcpStream>, command: &str) -> String {
     stream.get_mut().write_all(command.as_bytes()).unwrap();
@@ -22,15 +35,7 @@ fn ask(stream: &mut BufReader<TcpStream>, command: &str) -> String {
 
 #[test]
 fn the_relay_serves_tables_beside_itself_and_keeps_them() {
-    let place = Place::new();
-    let port = free_port();
-    place.write(
-        "hikyaku.toml",
-        format!(
-            "[tables]\nopen = [\"seen=seen.fixed?width=16\", \"names=names.hash\"]\n\
-             listen = \"127.0.0.1:{port}\"\n"
-        ),
-    );
+    let (place, port) = two_tables();
     let connect = || BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
     let relay = Relay::start(&place);
     Client::connect(&relay.address);
@@ -48,15 +53,7 @@ fn the_relay_serves_tables_beside_itself_and_keeps_them() {
 
 #[test]
 fn what_their_clients_ask_is_told_with_the_requests_of_the_relay() {
-    let place = Place::new();
-    let port = free_port();
-    place.write(
-        "hikyaku.toml",
-        format!(
-            "[tables]\nopen = [\"seen=seen.fixed?width=16\", \"names=names.hash\"]\n\
-             listen = \"127.0.0.1:{port}\"\n"
-        ),
-    );
+    let (place, port) = two_tables();
     let relay = Relay::start(&place);
     Client::connect(&relay.address);
     let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());

@@ -109,8 +109,9 @@ pub(crate) struct Exchange<'a> {
     /// Room for a value.
     pub(crate) value: &'a mut Vec<u8>,
     deferred: &'a mut Deferred,
-    /// What the request of this step asks for.
+    /// What the request of this step asks for, and how many more ask for the same.
     asked: Asked,
+    again: u64,
 }
 
 impl<'a> Exchange<'a> {
@@ -129,6 +130,7 @@ impl<'a> Exchange<'a> {
             value,
             deferred,
             asked: Asked::default(),
+            again: 0,
         }
     }
 
@@ -142,6 +144,18 @@ impl<'a> Exchange<'a> {
     #[inline]
     pub(crate) fn asks_of(&mut self, table: TableId) {
         self.asked = self.asked.of(Some(table));
+    }
+
+    /// Tells whether that is what the request of this step asks for, and was carried out at once.
+    #[inline]
+    pub(crate) fn asked_for(&self, table: TableId, verb: Verb) -> bool {
+        self.asked == Asked::new(Some(table), verb)
+    }
+
+    /// Says that so many more requests of this step ask for the same.
+    #[inline]
+    pub(crate) fn asks_again(&mut self, requests: u64) {
+        self.again += requests;
     }
 
     /// Returns what was received and not yet taken. It does not borrow the exchange.
@@ -172,13 +186,20 @@ impl<'a> Exchange<'a> {
     #[inline]
     pub(crate) fn count_step(&mut self, before: Standing, tally: &mut Tally, base: usize) {
         let asked = mem::take(&mut self.asked);
-        if !tally.count_same(asked) {
-            self.count_other(asked, before, tally, base);
+        let calls = 1 + mem::take(&mut self.again);
+        if !tally.count_same(asked, calls) {
+            self.count_other((asked, calls), before, tally, base);
         }
     }
 
     #[inline(never)]
-    fn count_other(&mut self, asked: Asked, before: Standing, tally: &mut Tally, base: usize) {
+    fn count_other(
+        &mut self,
+        (asked, calls): (Asked, u64),
+        before: Standing,
+        tally: &mut Tally,
+        base: usize,
+    ) {
         let at = base + before.taken;
         if asked.is_none() {
             // The rest of the request before it.
@@ -187,7 +208,7 @@ impl<'a> Exchange<'a> {
             self.deferred.tally.add(asked, bytes, at);
             tally.leave_out(bytes);
         } else {
-            tally.turn_to(asked, before.passed(), at);
+            tally.turn_to((asked, calls), before.passed(), at);
         }
     }
 

@@ -89,20 +89,20 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Counts one more that asks for the same as the one before it; false if it does not.
+    /// Counts more that ask for the same as the one before them; false if they do not.
     #[inline]
-    pub(crate) fn count_same(&mut self, asked: Asked) -> bool {
+    pub(crate) fn count_same(&mut self, asked: Asked, calls: u64) -> bool {
         let is_same = asked == self.current;
-        self.calls += u64::from(is_same);
+        self.calls += if is_same { calls } else { 0 };
         is_same
     }
 
-    /// Counts a request that begins after so many bytes, and stands there in the input.
-    pub(crate) fn turn_to(&mut self, asked: Asked, before: usize, at: usize) {
+    /// Counts requests of which the first begins after so many bytes, and stands there in the input.
+    pub(crate) fn turn_to(&mut self, (asked, calls): (Asked, u64), before: usize, at: usize) {
         self.close(before);
         let place = self.runs.iter().position(|run| run.asked == asked);
         self.place = place.unwrap_or_else(|| self.begin(asked, at));
-        (self.current, self.calls, self.from) = (asked, 1, before);
+        (self.current, self.calls, self.from) = (asked, calls, before);
     }
 
     /// Ends the last run there, where bytes are counted from 0 again.
@@ -187,8 +187,8 @@ mod tests {
         let mut tally = Tally::default();
         // Of 10 bytes each; there is a step without a name behind the first.
         for (at, asked) in [(0, get), (20, set), (30, set), (40, get)] {
-            if !tally.count_same(asked) {
-                tally.turn_to(asked, at, at);
+            if !tally.count_same(asked, 1) {
+                tally.turn_to((asked, 1), at, at);
             }
         }
         tally.close(50);

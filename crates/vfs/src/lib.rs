@@ -85,6 +85,11 @@ pub trait File: Send {
     fn allocate_unwritten(&mut self, offset: u64, len: u64) -> io::Result<()> {
         self.allocate(offset, len)
     }
+    /// Says that what stands there durably will hardly be read again, so that it need not be kept in
+    /// memory. It can still be read.
+    fn forget(&self, offset: u64, len: u64) {
+        let _ = (offset, len);
+    }
 }
 
 /// Locks; a panic elsewhere leaves nothing half done behind the locks of this crate.

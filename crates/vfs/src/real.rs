@@ -3,13 +3,14 @@
 use std::{
     fs,
     io::{self, Read},
+    num::NonZeroU64,
     os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt},
     path::{Path, PathBuf},
 };
 
 use bytes::Bytes;
 use rustix::{
-    fs::{FallocateFlags, fallocate},
+    fs::{Advice, FallocateFlags, fadvise, fallocate},
     io::Errno,
 };
 
@@ -178,6 +179,13 @@ impl File for RealFile {
                 Err(error.into())
             }
             Ok(()) => Ok(()),
+        }
+    }
+
+    fn forget(&self, offset: u64, len: u64) {
+        // Advice. No length would mean up to the file's end.
+        if let Some(len) = NonZeroU64::new(len) {
+            let _ = fadvise(&self.0, offset, Some(len), Advice::DontNeed);
         }
     }
 }

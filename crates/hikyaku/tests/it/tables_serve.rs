@@ -126,25 +126,39 @@ fn what_requests_cost_is_told_by_table_and_command() {
     let mut client = served.connect();
     say(&mut client, b"set 1 0 0 1\r\na\r\n", b"STORED\r\n");
     say(&mut client, b"get 1\r\n", b"VALUE 1 0 1\r\na\r\nEND\r\n");
+    // Many at once, and others among them.
+    let lists = "set lists:m 0 0 1\r\nx\r\n".repeat(301);
+    let others = "set 3 0 0 1\r\nb\r\nadd 4 0 0 1\r\nb\r\nset 5 x 0 1\r\n";
+    let answers = ["STORED\r\n".repeat(301), "STORED\r\n".repeat(2)].concat();
+    let answers = [
+        &answers,
+        "CLIENT_ERROR bad command line format\r\n",
+        &"STORED\r\n".repeat(301),
+    ];
+    let said = [&lists, others, &lists].concat();
+    say(&mut client, said.as_bytes(), answers.concat().as_bytes());
     let mut other = served.connect();
     say(&mut other, &tyrant(0x10, &[b"lists:k", b"secret"]), &[0]);
     say(&mut other, &tyrant(0x18, &[b"2", b"b"]), &[]);
     say(&mut other, &tyrant(0x30, &[b"2"]), b"\0\0\0\0\x01b");
     // What was answered before is taken down when these are.
     say(&mut client, b"mn\r\n", b"MN\r\n");
-    say(&mut other, &tyrant(0x80, &[]), &[0, 0, 0, 0, 0, 0, 0, 0, 2]);
+    say(&mut other, &tyrant(0x80, &[]), &[0, 0, 0, 0, 0, 0, 0, 0, 4]);
     let report = place.run(&["slow", "--data", "t", "--json"]).json();
     let shape = |name: &str| {
         let mut shapes = report["shapes"].as_array().unwrap().iter();
         let found = shapes.find(|shape| shape["shape"] == name);
         found.unwrap_or_else(|| panic!("no {name} in {report:#}"))
     };
-    assert_eq!(shape("TABLE seen set")["calls"], 1);
+    assert_eq!(shape("TABLE seen set")["calls"], 2);
     // Its answer waited for the log.
     let waited = shape("TABLE seen set")["phases"]["wait_us"].as_f64();
     assert!(waited > Some(0.0), "{report:#}");
     // Both protocols' reads of one table are one.
     assert_eq!(shape("TABLE seen get")["calls"], 2);
+    assert_eq!(shape("TABLE lists set")["calls"], 602);
+    assert_eq!(shape("TABLE seen add")["calls"], 1);
+    assert_eq!(shape("TABLE (refused)")["calls"], 1);
     assert_eq!(shape("TABLE seen putnr")["calls"], 1);
     assert_eq!(shape("TABLE lists put")["example"], "put lists:k");
     assert!(!report.to_string().contains("secret"));

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use hikyaku_tables::{Attributes, Change, Condition, Stamp, Table, Update};
+use hikyaku_tables::{Attributes, Change, Condition, Outcome, Stamp, Table, Update};
 
 use super::{
     Session,
@@ -13,10 +13,13 @@ use super::{
 };
 use crate::{
     catalogue::Catalogue,
-    exchange::{Exchange, Step},
+    exchange::{Exchange, Handed, Step},
     metrics::Count,
     verb::Verb,
 };
+
+/// Stores that one step carries out at most, besides the first.
+const STORES_AT_ONCE: u64 = 256;
 
 impl Session {
     pub(super) fn store(
@@ -83,6 +86,42 @@ impl Session {
             exchange.count(Count::Set, 1);
         }
         step
+    }
+
+    /// Carries out the stores behind one that was carried out, as far as they are as plain as it: what
+    /// a step costs besides is paid once for all. The first that is not is left to the next step, also
+    /// one that is refused: nothing was changed then.
+    pub(super) fn store_more(exchange: &mut Exchange<'_>) {
+        let mut stored = 0;
+        while stored < STORES_AT_ONCE
+            && let input = exchange.input()
+            && let Some((store, line_bytes)) = Store::parse_usual(input)
+            && store.expiry == 0
+            && store.length <= exchange.config().value_bytes_max
+            && let bytes = line_bytes + store.length + 2
+            && let Some(block) = input.get(line_bytes..bytes)
+            && let Some(data) = block.strip_suffix(b"\r\n")
+            && let (id, key) = exchange.catalogue().resolve(store.key)
+            && exchange.asked_for(id, Verb::Set)
+        {
+            let update = Update {
+                attributes: Attributes {
+                    flags: store.flags,
+                    expires_at: 0,
+                },
+                ..Update::new(key, Change::Put(data))
+            };
+            let Handed::Done(Ok(Outcome::Stored { .. })) = exchange.update(id, &update) else {
+                break;
+            };
+            if !store.is_quiet {
+                exchange.output.extend_from_slice(b"STORED\r\n");
+            }
+            exchange.take(bytes);
+            stored += 1;
+        }
+        exchange.count(Count::Set, stored);
+        exchange.asks_again(stored);
     }
 
     pub(super) fn flush_all(

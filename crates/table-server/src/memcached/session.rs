@@ -295,7 +295,11 @@ impl Protocol for Session {
         if let Some((store, bytes)) = Store::parse_usual(input) {
             let rest = input.get(bytes..).unwrap_or_default();
             let end = 2;
-            return self.store(store, Line { rest, bytes, end }, exchange);
+            let step = self.store(store, Line { rest, bytes, end }, exchange);
+            if step == Step::Went {
+                Self::store_more(exchange);
+            }
+            return step;
         }
         let Some(end) = memchr(b'\n', input) else {
             let lists_keys = matches!(Words::new(input).next(), Some(b"get" | b"gets"));

@@ -51,6 +51,34 @@ fn many_commands_at_once_are_answered_in_order() {
 }
 
 #[test]
+fn stores_that_come_together_are_carried_out_one_after_the_other() {
+    let plain = |key: &str, value: usize| format!("set {key} 7 0 3\r\n{value:03}\r\n");
+    let quiet = |key: &str, value: usize| format!("set {key} 7 0 3 noreply\r\n{value:03}\r\n");
+    let all = |of: &dyn Fn(&str, usize) -> String, key| {
+        (0..300).map(|value| of(key, value)).collect::<String>()
+    };
+    let said = [
+        &all(&plain, "a"),
+        // Of another table, without an answer, with an expiry, and one whose block is wrong.
+        &all(&plain, "other:a"),
+        &all(&quiet, "b"),
+        "set c 0 100 1\r\nx\r\n",
+        "set d 0 0 1\r\nxy\r\n",
+        &all(&quiet, "e"),
+        "get a other:a b c d e\r\n",
+    ]
+    .concat();
+    let heard = [
+        &"STORED\r\n".repeat(601),
+        "CLIENT_ERROR bad data chunk\r\nERROR\r\n",
+        "VALUE a 7 3\r\n299\r\nVALUE other:a 7 3\r\n299\r\nVALUE b 7 3\r\n299\r\n",
+        "VALUE c 0 1\r\nx\r\nVALUE e 7 3\r\n299\r\nEND\r\n",
+    ]
+    .concat();
+    converse(&[(&said, &heard)]);
+}
+
+#[test]
 fn a_prefix_that_names_no_table_belongs_to_the_key() {
     converse(&[
         (

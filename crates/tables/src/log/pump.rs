@@ -67,10 +67,10 @@ impl Pump {
             let written = taken.bytes.len() as u64;
             self.shared.progress.publish(active.end_position, written);
         }
-        taken.bytes.clear();
-        taken
-            .bytes
-            .shrink_to(2 * self.shared.options.queue_bytes_max);
+        // What is in it stays, so that it need not be cleared: the next batch overwrites it.
+        let kept = 2 * self.shared.options.queue_bytes_max;
+        taken.bytes.truncate(kept);
+        taken.bytes.shrink_to(kept);
         self.spare = taken.bytes;
         if self.writer.is_full() {
             let header = self.writer.next_header();

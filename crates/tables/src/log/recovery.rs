@@ -325,6 +325,7 @@ impl ReadActive {
             start: self.segment.start,
             end: self.segment.end,
             allocated: self.segment.end,
+            forgotten: 0,
             end_position: self.segment.end_position,
             highest_us: self.highest_us,
         };

@@ -20,6 +20,11 @@ use crate::{TableError, error::is_no_space};
 /// What is allocated is a multiple of a file system's block.
 const BLOCK_BYTES: usize = 4096;
 
+/// Bytes behind the end that stay in memory, for those who follow.
+const RECENT_BYTES: u32 = 4 << 20;
+/// So much at least is forgotten at once.
+const FORGOTTEN_BYTES: u32 = 1 << 20;
+
 /// The file that is written to.
 pub(super) struct Active {
     pub(super) file: Box<dyn File>,
@@ -30,6 +35,8 @@ pub(super) struct Active {
     pub(super) end: u32,
     /// The end of what is allocated.
     pub(super) allocated: u32,
+    /// The end of what need not be in memory any more.
+    pub(super) forgotten: u32,
     /// The position behind its last entry.
     pub(super) end_position: LogPosition,
     /// The highest time of all stamps.
@@ -72,6 +79,7 @@ impl LogWriter {
         self.active.allocated = self.active.allocated.max(self.active.end);
         self.active.end_position.0 += u64::from(taken.entries);
         self.active.highest_us = self.active.highest_us.max(taken.highest_us);
+        self.active.forget_old();
         Ok(())
     }
 
@@ -151,6 +159,17 @@ impl Active {
         }
     }
 
+    /// What is old is read by a restore or a late follower, if by anybody. Kept in memory it would push
+    /// out what is asked for, and each batch would be copied to pages that nobody has touched yet.
+    fn forget_old(&mut self) {
+        let old = self.end.saturating_sub(RECENT_BYTES) / FORGOTTEN_BYTES * FORGOTTEN_BYTES;
+        if old > self.forgotten {
+            self.file
+                .forget(self.forgotten.into(), (old - self.forgotten).into());
+            self.forgotten = old;
+        }
+    }
+
     fn reserve(&mut self, good: usize, needed: usize, is_written: bool) -> io::Result<usize> {
         let reserved = |active: &Self| (active.allocated - active.end) as usize;
         let good = good.max(needed);
@@ -220,6 +239,7 @@ fn write_unfinished(disk: &Disk, path: &Path, header: FileHeader) -> io::Result<
         start: bytes.len() as u32,
         end: bytes.len() as u32,
         allocated: bytes.len() as u32,
+        forgotten: 0,
         end_position: header.first,
         highest_us: header.highest_before_us,
         header: Arc::new(header),

@@ -56,6 +56,28 @@ fn what_is_written_is_read_and_mapped() {
 }
 
 #[test]
+fn what_is_forgotten_can_still_be_read() {
+    on_both(|disk, dir| {
+        let mut file = disk.create_new(&dir.join("a")).unwrap();
+        let bytes: Vec<u8> = (0..20_000_u32).map(|at| at as u8).collect();
+        file.write_all_at(&bytes, 0).unwrap();
+        file.sync_data().unwrap();
+        file.forget(4096, 8192);
+        // No length is nothing, not all.
+        file.forget(0, 0);
+        file.write_all_at(b"unsynced", 4100).unwrap();
+        file.forget(0, u64::MAX);
+        let mut read = vec![0; bytes.len()];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read[4100..4108], b"unsynced");
+        assert_eq!(
+            (&read[..4100], &read[4108..]),
+            (&bytes[..4100], &bytes[4108..])
+        );
+    });
+}
+
+#[test]
 fn an_empty_file_is_mapped_as_nothing() {
     on_both(|disk, dir| {
         let path = dir.join("file");

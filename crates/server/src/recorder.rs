@@ -26,11 +26,11 @@ const BATCHES_MAX: usize = 4_096;
 /// How long the thread lets more batches come before it takes them: waking it for each one would cost
 /// the worker and the machine more than what is in it.
 const LINGER: Duration = Duration::from_millis(50);
-/// How long counts are gathered before they are written. Who writes much is counted once in this time;
-/// a crash forgets what was counted in it.
-const GATHERING: Duration = Duration::from_secs(5);
-/// How many counts are gathered at most.
-const COUNTS_MAX: usize = 8_192;
+/// How long counts are gathered before they are written. Writing them is most of what the recorder
+/// costs, and who writes much is counted once in this time; a crash forgets what was counted in it.
+const GATHERING: Duration = Duration::from_secs(15);
+/// How many counts are gathered at most: some 2 MB of them.
+const COUNTS_MAX: usize = 32_768;
 /// Of how many keys the recorder knows at most what it has just taken down.
 const KNOWN_MAX: usize = 8_192;
 /// An event this many seconds old (or ahead) still shows that its author is here. Others may pass on

@@ -387,6 +387,9 @@ Examples:
         #[arg(long)]
         example: bool,
     },
+    /// A command of a plugin, and its arguments.
+    #[command(external_subcommand)]
+    Plugins(Vec<String>),
 }
 
 /// What can be done about sessions of browsers.
@@ -582,7 +585,7 @@ impl Command {
             | Self::Query { place, .. }
             | Self::Top { place, .. }
             | Self::Compact { place } => place,
-            Self::Tables(_) | Self::Bench(_) => return Flags::default(),
+            Self::Tables(_) | Self::Bench(_) | Self::Plugins(_) => return Flags::default(),
         };
         place.flags()
     }

@@ -11,7 +11,9 @@ use hikyaku_members::Members;
 use hikyaku_policies::{Policies, PolicyConfig, RelayKey};
 use hikyaku_postgres::{BackfillState, PostgresMeters};
 use hikyaku_relay::RelayUrls;
-use hikyaku_server::{AccessLog, BoundServer, Gauge, Gauges, Server, ServerError};
+use hikyaku_server::{
+    AccessLog, BoundServer, CommandError, Gauge, Gauges, PluginList, Server, ServerError,
+};
 use hikyaku_tables::Table;
 use hikyaku_vfs::{RealDisk, Vfs};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -34,8 +36,11 @@ use crate::{
     waiting::wait,
 };
 
-/// Serves until a signal comes.
-pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
+/// Serves until a signal comes, with what plugins add.
+pub(crate) fn serve<Plugins: PluginList>(
+    mut settings: Settings,
+    extend: impl FnOnce(Server) -> Server<Plugins>,
+) -> Result<(), Failure> {
     let stop = signals::first().map_err(|error| Failure::io("can't listen to signals", &error))?;
     allow_connections();
     let certificate = KeptCertificate::open(&settings.certificate)?;
@@ -66,7 +71,7 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     });
     let sessions = sessions.transpose()?;
     settings.server.sessions = sessions.as_ref().map(|kept| kept.sessions.clone());
-    let server = Server::new(settings.server, opened.events());
+    let server = extend(Server::new(settings.server, opened.events()));
     let first_tries = policies::first_tries(&data, &settings.policies)?;
     let server = bind(server, settings.policies, key, first_tries)?;
     let bans = KeptBans::open(&data, &opened, server.bans())?;
@@ -124,9 +129,29 @@ pub(crate) fn serve(mut settings: Settings) -> Result<(), Failure> {
     served
 }
 
+/// Carries a plugin's command out: its name, and its arguments.
+pub(crate) fn carry_out<Plugins: PluginList>(
+    settings: Settings,
+    extend: impl FnOnce(Server) -> Server<Plugins>,
+    arguments: &[String],
+) -> Result<(), Failure> {
+    let opened = store::open_to_serve(&settings)?;
+    let server = extend(Server::new(settings.server, opened.events()));
+    let (name, rest) = arguments
+        .split_first()
+        .ok_or_else(|| Failure::Usage("no command is named".to_owned()))?;
+    let carried_out = server.run_command(name, rest.to_vec());
+    opened.close();
+    carried_out.map_err(|error| match error {
+        CommandError::Usage(text) => Failure::Usage(text),
+        CommandError::Server(error) => failure(&error),
+        error @ CommandError::Failed { .. } => Failure::Failed(chain(&error)),
+    })
+}
+
 /// Binds the server, with the policies if there are any.
-fn bind(
-    server: Server,
+fn bind<Plugins: PluginList>(
+    server: Server<Plugins>,
     config: PolicyConfig,
     key: RelayKey,
     first_tries: Option<Arc<dyn Table>>,

@@ -22,7 +22,7 @@ pub(super) enum Given {
     Number(u64),
     /// A TOML boolean.
     Switch(bool),
-    /// A TOML array of strings.
+    /// A TOML array of strings, or of integers as they stand there.
     List(Vec<String>),
     /// A flag's or variable's text, which may mean any of these.
     Untyped(String),
@@ -44,6 +44,10 @@ impl Given {
                 .iter()
                 .map(|element| match element.get_ref() {
                     DeValue::String(text) => Some(text.clone().into_owned()),
+                    // As kinds are written.
+                    DeValue::Integer(integer) if integer.radix() == 10 => {
+                        Some(integer.as_str().to_owned())
+                    }
                     _ => None,
                 })
                 .collect::<Option<_>>()

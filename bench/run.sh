@@ -4,7 +4,7 @@
 # target/bench/results.
 #
 # usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start
-#                              tables measuring all
+#                              tables measuring instructions all
 # environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
 #              BUILT: if set, nothing is built: what is there already is measured
 set -euo pipefail
@@ -210,6 +210,33 @@ measuring() {
   finish
 }
 
+# The same, counted: of the instructions of a server that measures its requests, those from the files
+# that do so. Under valgrind it is fifty times slower: what the load's reports say of times means nothing.
+instructions() {
+  scripts/prerequisites.sh valgrind:valgrind python3:python3
+  local relay; relay=$(empty instructions)
+  HIKYAKU_WORKERS=1 valgrind --tool=callgrind --callgrind-out-file="$work/instructions.relay" \
+    "$hikyaku" serve --data "$relay" --listen 127.0.0.1:17777 2>"$relay.log" &
+  started+=($!)
+  listening 17777
+  $bench relay ws://127.0.0.1:17777 --phases publish,query --events 2000 --operations 3000 --rounds 1 \
+    --seconds 200 --patience 100 --rate 20
+  finish
+  valgrind --tool=callgrind --callgrind-out-file="$work/instructions.tables" \
+    "$hikyaku" tables serve --folder "$(empty instructions-tables)" --listen 127.0.0.1:17811 \
+    --workers 1 --open 'numbers=numbers.fixed?width=8&limit=128m' 2>"$relay.log" &
+  started+=($!)
+  listening 17811
+  $bench tables 127.0.0.1:17811 --distribution sequential --keys 100000 --value-bytes 8 \
+    --parts noreply-packed --operations 1000000 --rounds 1 --seconds 100
+  finish
+  echo "the relay"
+  bench/instructions.py "$work/instructions.relay" /observe/ /server/src/requests.rs
+  echo "tables"
+  bench/instructions.py "$work/instructions.tables" /observe/ /table-server/src/tally.rs \
+    /table-server/src/timing.rs
+}
+
 # Both ends on one core: between cores, the time that a sleeping one needs to wake is what would be
 # measured. Nothing of the peers goes to a disk.
 tables() {
@@ -245,11 +272,11 @@ tables() {
 }
 
 [ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
-[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables measuring
+[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables measuring instructions
 build
 for row in "$@"; do
   case $row in
-    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables | measuring) "$row" ;;
+    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables | measuring | instructions) "$row" ;;
     *) echo "unknown row: $row" >&2; exit 2 ;;
   esac
 done

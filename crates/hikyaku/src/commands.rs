@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Runs a command.
-pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, Failure> {
+pub(crate) fn run(command: &Command, effective: &Effective) -> Result<ExitCode, Failure> {
     let settings = &effective.settings;
     match command {
         // They know what plugins the program has.
@@ -131,7 +131,7 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             let store = Store::reach(settings, Absent::Refuse)?;
             show(&store.ask(&Operation::Compact)?, false)
         }
-        Command::Tables(command) => tables::run(command, &effective.settings),
+        Command::Tables(command) => tables::run(command, settings),
         Command::Postgres { command } => postgres_commands::run(command, settings),
         Command::Bench(measurement) => bench(measurement),
         Command::Members {
@@ -200,7 +200,7 @@ pub(crate) fn run(command: &Command, effective: Effective) -> Result<ExitCode, F
             show(&report, command.asking().json)
         }
         Command::Config { example: true, .. } => print(&example()),
-        Command::Config { asking, .. } => print(&present::configuration(&effective, asking.json)),
+        Command::Config { asking, .. } => print(&present::configuration(effective, asking.json)),
     }
 }
 

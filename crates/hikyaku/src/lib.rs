@@ -99,7 +99,7 @@ fn run<Plugins: PluginList>(
         Command::Plugins(arguments) => {
             serve::carry_out(effective.settings, extend, arguments).map(|()| ExitCode::SUCCESS)
         }
-        command => commands::run(command, effective),
+        command => commands::run(command, &effective),
     }
 }
 

@@ -24,6 +24,9 @@ impl Table for Slow {
     fn update(&self, update: &Update<'_>, stamp: Stamp) -> Result<Outcome, TableError> {
         self.0.update(update, stamp)
     }
+    fn check(&self, key: &[u8], value_bytes: usize) -> Result<(), TableError> {
+        self.0.check(key, value_bytes)
+    }
     fn apply(&self, effect: Effect<'_>, stamp: Stamp) -> Result<(), TableError> {
         self.0.apply(effect, stamp)
     }
@@ -35,6 +38,9 @@ impl Table for Slow {
     }
     fn keys_after(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, TableError> {
         self.0.keys_after(after, limit)
+    }
+    fn last_key(&self) -> Result<Option<Vec<u8>>, TableError> {
+        self.0.last_key()
     }
     fn range(&self, interval: &Interval, limit: usize) -> Result<Vec<Vec<u8>>, TableError> {
         self.0.range(interval, limit)

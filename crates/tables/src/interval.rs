@@ -4,14 +4,25 @@ use std::ops::Bound;
 
 use crate::TableError;
 
+/// An end of an interval.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// The table's first key: `min`.
+    First,
+    /// The table's last key: `max`.
+    Last,
+    /// A key, which need not be there.
+    Key(Vec<u8>),
+}
+
 /// An interval of keys: `[10,20]`, `[10,20)`, `(10,20)`, `(10,20]`, where `min` and `max` stand for
-/// the table's first and last key.
+/// the table's first and last key: `(min,max)` has neither of the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interval {
     /// Where it begins.
-    pub lower: Bound<Vec<u8>>,
+    pub lower: Bound<End>,
     /// Where it ends.
-    pub upper: Bound<Vec<u8>>,
+    pub upper: Bound<End>,
 }
 
 impl Interval {
@@ -21,7 +32,8 @@ impl Interval {
         upper: Bound::Unbounded,
     };
 
-    /// Reads the notation. Keys in it can't contain a comma.
+    /// Reads the notation. Spaces around its parts are skipped, as Tokyo Cabinet does, so keys in it
+    /// can neither contain a comma nor begin or end with a space.
     pub fn parse(text: &[u8]) -> Result<Self, TableError> {
         let wrong = || {
             TableError::Syntax(format!(
@@ -29,29 +41,73 @@ impl Interval {
                 text.escape_ascii()
             ))
         };
-        let (open, rest) = text.split_first().ok_or_else(wrong)?;
+        let (open, rest) = trim(text).split_first().ok_or_else(wrong)?;
         let (close, keys) = rest.split_last().ok_or_else(wrong)?;
-        let comma = keys
-            .iter()
-            .position(|&byte| byte == b',')
-            .ok_or_else(wrong)?;
-        let (lower, upper) = keys.split_at(comma);
-        let upper = upper.get(1..).unwrap_or_default();
-        if upper.contains(&b',') || lower.is_empty() || upper.is_empty() {
+        let mut ends = keys.split(|&byte| byte == b',').map(end);
+        let (Some(Some(lower)), Some(Some(upper)), None) = (ends.next(), ends.next(), ends.next())
+        else {
             return Err(wrong());
-        }
-        let lower = match (open, lower) {
-            (b'[' | b'(', b"min") => Bound::Unbounded,
-            (b'[', key) => Bound::Included(key.to_vec()),
-            (b'(', key) => Bound::Excluded(key.to_vec()),
-            _ => return Err(wrong()),
         };
-        let upper = match (close, upper) {
-            (b']' | b')', b"max") => Bound::Unbounded,
-            (b']', key) => Bound::Included(key.to_vec()),
-            (b')', key) => Bound::Excluded(key.to_vec()),
-            _ => return Err(wrong()),
-        };
-        Ok(Self { lower, upper })
+        Ok(Self {
+            lower: match open {
+                b'[' => Bound::Included(lower),
+                b'(' => Bound::Excluded(lower),
+                _ => return Err(wrong()),
+            },
+            upper: match close {
+                b']' => Bound::Included(upper),
+                b')' => Bound::Excluded(upper),
+                _ => return Err(wrong()),
+            },
+        })
     }
+
+    /// Returns the interval's ends as keys, for a table that knows its first and its last; `None` if
+    /// one is asked for and there is none, so that the interval is empty.
+    pub(crate) fn keys(
+        &self,
+        first: impl Fn() -> Result<Option<Vec<u8>>, TableError>,
+        last: impl Fn() -> Result<Option<Vec<u8>>, TableError>,
+    ) -> Result<Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>, TableError> {
+        let key = |end: &End| match end {
+            End::First => first(),
+            End::Last => last(),
+            End::Key(key) => Ok(Some(key.clone())),
+        };
+        let bound = |bound: &Bound<End>| {
+            Ok::<_, TableError>(match bound {
+                Bound::Unbounded => Some(Bound::Unbounded),
+                Bound::Included(end) => key(end)?.map(Bound::Included),
+                Bound::Excluded(end) => key(end)?.map(Bound::Excluded),
+            })
+        };
+        // Nobody need look for an end that leaves nothing out.
+        let lower = match &self.lower {
+            Bound::Included(End::First) => Some(Bound::Unbounded),
+            lower => bound(lower)?,
+        };
+        let upper = match &self.upper {
+            Bound::Included(End::Last) => Some(Bound::Unbounded),
+            upper => bound(upper)?,
+        };
+        Ok(lower.zip(upper))
+    }
+}
+
+/// Reads an end; none if there is nothing.
+fn end(text: &[u8]) -> Option<End> {
+    match trim(text) {
+        b"" => None,
+        b"min" => Some(End::First),
+        b"max" => Some(End::Last),
+        key => Some(End::Key(key.to_vec())),
+    }
+}
+
+/// Takes away what Tokyo Cabinet skips: spaces and control characters.
+fn trim(mut text: &[u8]) -> &[u8] {
+    while let [0..=b' ', rest @ ..] | [rest @ .., 0..=b' '] = text {
+        text = rest;
+    }
+    text
 }

@@ -23,7 +23,7 @@ mod update;
 
 pub use error::TableError;
 pub use fixed::{FixedOptions, FixedTable};
-pub use interval::Interval;
+pub use interval::{End, Interval};
 pub use keyed::{KeyedOptions, KeyedTable};
 pub use log::{Follower, LogOptions, LogPosition, Logged, TornTail, UpdateLog, WhenDurable};
 pub use memory::{MemoryOptions, MemoryTable};

@@ -60,6 +60,8 @@ pub trait Table: Send + Sync + fmt::Debug {
     ) {
         outcomes.extend(updates.iter().map(|update| self.update(update, stamp)));
     }
+    /// Checks that a record of this key has a place here, with a value of so many bytes.
+    fn check(&self, key: &[u8], value_bytes: usize) -> Result<(), TableError>;
     /// Carries out what another server, or this one before a crash, has done. The sink is told. It is
     /// durable after [`Table::sync`], whatever the table's setting: who carries out a log notes how
     /// far only then.
@@ -72,17 +74,8 @@ pub trait Table: Send + Sync + fmt::Debug {
     /// A record that is there all the while is listed once by going on from the last key; others may
     /// be or not.
     fn keys_after(&self, after: Option<&[u8]>, limit: usize) -> Result<Vec<Vec<u8>>, TableError>;
-    /// Returns the last key in the table's own order (`None`: there is none). Where that order is not
-    /// kept, all keys are looked at.
-    fn last_key(&self) -> Result<Option<Vec<u8>>, TableError> {
-        let mut last = None;
-        loop {
-            match self.keys_after(last.as_deref(), 1024)?.pop() {
-                None => return Ok(last),
-                key => last = key,
-            }
-        }
-    }
+    /// Returns the last key in the table's own order (`None`: there is none).
+    fn last_key(&self) -> Result<Option<Vec<u8>>, TableError>;
     /// Lists the keys of an interval in order, at most `limit`. Not for hash tables.
     fn range(&self, interval: &Interval, limit: usize) -> Result<Vec<Vec<u8>>, TableError>;
     /// Lists the keys that begin so, at most `limit`. Not for fixed tables.

@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use hikyaku_tables::{Interval, Kind, Table, TableError};
+use hikyaku_tables::{End, Interval, Kind, Table, TableError};
 use regex::bytes::{Regex, RegexBuilder};
 
 use super::{
@@ -36,22 +36,26 @@ pub(super) fn range(
     let mut left = max.filter(|max| *max > 0).unwrap_or(usize::MAX);
     let mut interval = Interval {
         lower: match key(0) {
-            Some(key) => Bound::Included(bound(key)?),
+            Some(key) => Bound::Included(End::Key(bound(key)?)),
             None => Bound::Unbounded,
         },
         upper: match key(2) {
-            Some(key) => Bound::Excluded(bound(key)?),
+            Some(key) => Bound::Excluded(End::Key(bound(key)?)),
             None => Bound::Unbounded,
         },
     };
     let prefix = key(0).and_then(|key| key.get(..skip)).unwrap_or_default();
     let mut value = Vec::new();
     while left > 0 {
-        let keys = table.range(&interval, left.min(KEYS_TOGETHER))?;
+        let together = left.min(KEYS_TOGETHER);
+        let keys = match table.kind() {
+            Kind::Hash => walked(table, &interval, together, now)?,
+            _ => table.range(&interval, together)?,
+        };
         let Some(last) = keys.last() else {
             break;
         };
-        interval.lower = Bound::Excluded(last.clone());
+        interval.lower = Bound::Excluded(End::Key(last.clone()));
         for key in &keys {
             if table.get(key, now, &mut value)?.is_some() {
                 answer.push(&[prefix, key].concat())?;
@@ -61,6 +65,51 @@ pub(super) fn range(
         }
     }
     Ok(())
+}
+
+/// Lists keys of a hash table as the original does: from a key on as the table is walked, up to
+/// another one.
+fn walked(
+    table: &dyn Table,
+    interval: &Interval,
+    limit: usize,
+    now: u64,
+) -> Result<Vec<Vec<u8>>, TableError> {
+    let mut keys = Vec::new();
+    let after = match &interval.lower {
+        Bound::Included(End::Key(first)) => {
+            if table.size(first, now)?.is_some() {
+                keys.push(first.clone());
+            }
+            Some(first)
+        }
+        Bound::Excluded(End::Key(last)) => Some(last),
+        _ => None,
+    };
+    keys.extend(table.keys_after(after.map(Vec::as_slice), limit)?);
+    if let Bound::Excluded(End::Key(end)) = &interval.upper
+        && let Some(at) = keys.iter().position(|key| key == end)
+    {
+        keys.truncate(at);
+    }
+    keys.truncate(limit);
+    Ok(keys)
+}
+
+/// Lists the keys that begin so, of a table without an order: looks at all.
+fn scanned(table: &dyn Table, beginning: &[u8], limit: usize) -> Result<Vec<Vec<u8>>, TableError> {
+    let mut found = Vec::new();
+    let mut last: Option<Vec<u8>> = None;
+    while found.len() < limit {
+        let keys = table.keys_after(last.as_deref(), KEYS_TOGETHER)?;
+        let Some(key) = keys.last() else {
+            break;
+        };
+        last = Some(key.clone());
+        found.extend(keys.into_iter().filter(|key| key.starts_with(beginning)));
+    }
+    found.truncate(limit);
+    Ok(found)
 }
 
 /// Lists keys as `fwmkeys` does: those of an interval in a fixed table, elsewhere those that begin
@@ -78,6 +127,7 @@ pub(super) fn keys(
     let keys = match table.kind() {
         Kind::Fixed if pattern.is_empty() => table.range(&Interval::ALL, limit)?,
         Kind::Fixed => table.range(&Interval::parse(pattern)?, limit)?,
+        Kind::Hash => scanned(table, pattern, limit)?,
         _ => table.with_prefix(pattern, limit)?,
     };
     for key in keys {

@@ -1,8 +1,9 @@
 //! Requests byte by byte as the protocol document has them, and what the original does wrong.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
-use hikyaku_tables::{MemoryOptions, MemoryTable, Table};
+use hikyaku_tables::{MemoryOptions, MemoryTable, Table, open};
+use hikyaku_vfs::SimulatedDisk;
 use proptest::{collection::vec, prelude::*};
 
 use super::{Session, testing::fuzz_tyrant};
@@ -12,11 +13,13 @@ fn memory() -> MemoryTable {
     MemoryTable::new(MemoryOptions::default(), None)
 }
 
-/// A server with a table that is quick, and one that waits.
-fn servers() -> [Rehearsal<Session>; 2] {
+/// A server with a table that is quick, one with one that waits, and one with a hash table.
+fn servers() -> [Rehearsal<Session>; 3] {
     let quick: Arc<dyn Table> = Arc::new(memory());
     let slow: Arc<dyn Table> = Arc::new(Slow(memory()));
-    [quick, slow].map(|table| {
+    let disk = SimulatedDisk::new(1).disk();
+    let hash = open(&disk, Path::new("/"), "a.hash", None).unwrap();
+    [quick, slow, hash].map(|table| {
         let other: Arc<dyn Table> = Arc::new(memory());
         let tables = vec![("main".to_owned(), table), ("other".to_owned(), other)];
         Rehearsal::new(Session::default(), tables)
@@ -207,6 +210,19 @@ fn keys_that_begin_so_are_listed() {
         (list(b"", 100), results(&[b"aa", b"ab", b"b"])),
         (list(b"z", 100), results(&[])),
         (list(b"other:a", 100), results(&[b"other:ax"])),
+        (
+            misc(b"range", &[b"aa"]),
+            results(&[b"aa", b"", b"ab", b"", b"b", b""]),
+        ),
+        (
+            misc(b"range", &[b"aa", b"2"]),
+            results(&[b"aa", b"", b"ab", b""]),
+        ),
+        (
+            misc(b"range", &[b"a!", b"9", b"b"]),
+            results(&[b"aa", b"", b"ab", b""]),
+        ),
+        (misc(b"range", &[b"ab", b"0", b"ab"]), results(&[])),
     ]);
 }
 
@@ -277,7 +293,7 @@ fn keys_are_found_by_patterns() {
 
 #[test]
 fn searches_and_copies_stop_no_updates() {
-    let [_, mut server] = servers();
+    let [_, mut server, _] = servers();
     server.config.copies = Some(std::env::temp_dir());
     for (asked, is_aside) in [
         (put(0x10, b"a", b"1"), false),
@@ -404,7 +420,7 @@ fn an_unknown_command_is_told_before_the_end() {
 
 #[test]
 fn stat_says_what_clients_look_for() {
-    let [mut server, _] = servers();
+    let [mut server, _, _] = servers();
     server.say(&put(0x10, b"k", b"v"));
     let answer = server.say(&request(0x88, &[], &[]));
     let text = String::from_utf8(answer[5..].to_vec()).unwrap();
@@ -479,7 +495,8 @@ proptest! {
     ) {
         // What `stat` counts differs in nothing that matters.
         let asked = requests.concat();
-        let [quick, slow] = servers().map(|mut server| {
+        let [quick, slow, _] = servers();
+        let [quick, slow] = [quick, slow].map(|mut server| {
             asked.chunks(pieces).flat_map(|piece| server.say(piece)).collect::<Vec<u8>>()
         });
         prop_assert_eq!(quick, slow);

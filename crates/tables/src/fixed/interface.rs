@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use super::{
-    key::number,
+    key::{Digits, number},
     layout::VANISHING_OFFSET,
-    list,
     records::disk_error,
     table::{FixedTable, locked, unique},
 };
@@ -67,6 +66,15 @@ impl Table for FixedTable {
         self.change(key, update.condition, update.change, stamp)
     }
 
+    fn check(&self, key: &[u8], value_bytes: usize) -> Result<(), TableError> {
+        self.records().index(self.key(key)?)?;
+        let limit = self.width();
+        if value_bytes > limit {
+            return Err(TableError::ValueTooLong { limit });
+        }
+        Ok(())
+    }
+
     fn apply(&self, effect: Effect<'_>, stamp: Stamp) -> Result<(), TableError> {
         let (key, change) = match effect {
             Effect::Put {
@@ -101,8 +109,12 @@ impl Table for FixedTable {
         Ok(self.key_bytes(start..u64::MAX, limit))
     }
 
+    fn last_key(&self) -> Result<Option<Vec<u8>>, TableError> {
+        Ok(self.last().map(|key| Digits::default().of(key).to_vec()))
+    }
+
     fn range(&self, interval: &Interval, limit: usize) -> Result<Vec<Vec<u8>>, TableError> {
-        Ok(self.key_bytes(list::indices(interval)?, limit))
+        self.keys_within(interval, limit)
     }
 
     fn with_prefix(&self, _prefix: &[u8], _limit: usize) -> Result<Vec<Vec<u8>>, TableError> {

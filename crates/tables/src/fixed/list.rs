@@ -63,6 +63,20 @@ impl FixedTable {
         present
     }
 
+    /// Lists the keys of an interval.
+    pub(super) fn keys_within(
+        &self,
+        interval: &Interval,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, TableError> {
+        let bytes = |key: Option<u64>| Ok(key.map(|key| Digits::default().of(key).to_vec()));
+        let ends = interval.keys(|| bytes(self.first()), || bytes(self.last()))?;
+        Ok(match ends {
+            Some(ends) => self.key_bytes(indices(&ends)?, limit),
+            None => Vec::new(),
+        })
+    }
+
     /// Lists keys as bytes.
     pub(super) fn key_bytes(&self, indices: Range<u64>, limit: usize) -> Vec<Vec<u8>> {
         let keys = self.keys(indices, limit).into_iter();
@@ -70,16 +84,16 @@ impl FixedTable {
     }
 }
 
-/// Returns the places of the array that an interval means. Its ends need not be keys.
-pub(super) fn indices(interval: &Interval) -> Result<Range<u64>, TableError> {
+/// Returns the places of the array between two ends, which need not be keys.
+fn indices(ends: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<Range<u64>, TableError> {
     // A key's place is one less: the first key behind an end is at the end's own number.
     let at = |key: &[u8]| Ok::<_, TableError>(number(key)?.unwrap_or(u64::MAX));
-    let start = match &interval.lower {
+    let start = match &ends.0 {
         Bound::Unbounded => 0,
         Bound::Included(key) => at(key)?.saturating_sub(1),
         Bound::Excluded(key) => at(key)?,
     };
-    let end = match &interval.upper {
+    let end = match &ends.1 {
         Bound::Unbounded => u64::MAX,
         Bound::Included(key) => at(key)?,
         Bound::Excluded(key) => at(key)?.saturating_sub(1),

@@ -2,7 +2,7 @@
 
 use std::{ops::Bound, path::Path, sync::Arc};
 
-use redb::{ReadOnlyTable, ReadableDatabase, ReadableTableMetadata};
+use redb::{ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::{
     damage::{damaged, sheltered},
@@ -58,6 +58,13 @@ impl Snapshot {
 
     pub(super) fn count(&self, path: &Path) -> Result<u64, TableError> {
         sheltered(path, || Ok(self.records.len()?))
+    }
+
+    pub(super) fn last_key(&self, path: &Path) -> Result<Option<Vec<u8>>, TableError> {
+        sheltered(path, || {
+            let last = self.records.last()?;
+            Ok(last.map(|(key, _)| key.value().to_vec()))
+        })
     }
 
     /// Calls `visit` with each record from `lower` on in the order of keys, as it is stored, until it

@@ -77,6 +77,19 @@ impl KeyedOptions {
             journal_bytes_max: default.journal_bytes_max,
         }
     }
+
+    /// Checks that a key and a value of so many bytes are not too long.
+    pub(super) fn check(&self, key: &[u8], value_bytes: usize) -> Result<(), TableError> {
+        if key.len() > self.key_bytes_max {
+            let limit = self.key_bytes_max;
+            return Err(TableError::KeyTooLong { limit });
+        }
+        if value_bytes > self.value_bytes_max {
+            let limit = self.value_bytes_max;
+            return Err(TableError::ValueTooLong { limit });
+        }
+        Ok(())
+    }
 }
 
 /// A hash or an ordered table: the same B-tree, of which a hash table shows no order.
@@ -225,6 +238,10 @@ impl Table for KeyedTable {
         self.carry_out(&requests, stamp, outcomes);
     }
 
+    fn check(&self, key: &[u8], value_bytes: usize) -> Result<(), TableError> {
+        self.writer().options().check(key, value_bytes)
+    }
+
     fn apply(&self, effect: Effect<'_>, stamp: Stamp) -> Result<(), TableError> {
         self.carry_out_one(Request::Effect(effect), stamp).map(drop)
     }
@@ -242,10 +259,18 @@ impl Table for KeyedTable {
         self.keys(lower, |_| true, limit)
     }
 
+    fn last_key(&self) -> Result<Option<Vec<u8>>, TableError> {
+        self.snapshot.load().last_key(&self.path)
+    }
+
     fn range(&self, interval: &Interval, limit: usize) -> Result<Vec<Vec<u8>>, TableError> {
         self.check_ordered("list a range of keys")?;
-        let lower = interval.lower.as_ref().map(Vec::as_slice);
-        let within = |key: &[u8]| match &interval.upper {
+        let first = || Ok(self.keys_after(None, 1)?.pop());
+        let Some((lower, upper)) = interval.keys(first, || self.last_key())? else {
+            return Ok(Vec::new());
+        };
+        let lower = lower.as_ref().map(Vec::as_slice);
+        let within = |key: &[u8]| match &upper {
             Bound::Included(last) => key <= last.as_slice(),
             Bound::Excluded(end) => key < end.as_slice(),
             Bound::Unbounded => true,

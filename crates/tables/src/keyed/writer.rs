@@ -105,6 +105,10 @@ impl Writer {
         Ok((writer, snapshot))
     }
 
+    pub(super) const fn options(&self) -> &KeyedOptions {
+        &self.options
+    }
+
     fn reopen(&mut self) -> Result<Snapshot, TableError> {
         if let Some(failed) = self.failed.take() {
             failed.stop();

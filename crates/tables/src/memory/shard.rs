@@ -101,6 +101,17 @@ impl Shard {
         (count, bytes)
     }
 
+    fn order(&mut self) -> &BTreeSet<Box<[u8]>> {
+        let records = &self.records;
+        self.order
+            .get_or_insert_with(|| records.iter().map(|record| record.key().into()).collect())
+    }
+
+    /// Returns the last key in order.
+    pub(super) fn last_key(&mut self) -> Option<Vec<u8>> {
+        self.order().last().map(|key| key.to_vec())
+    }
+
     /// Lists keys from `lower` on in order, as long as `within` says so, at most `limit`.
     pub(super) fn keys(
         &mut self,
@@ -108,11 +119,7 @@ impl Shard {
         within: impl Fn(&[u8]) -> bool,
         limit: usize,
     ) -> Vec<Vec<u8>> {
-        let records = &self.records;
-        let order = self
-            .order
-            .get_or_insert_with(|| records.iter().map(|record| record.key().into()).collect());
-        order
+        self.order()
             .range::<[u8], _>((lower, Bound::Unbounded))
             .map(|key| &**key)
             .take_while(|key| within(key))

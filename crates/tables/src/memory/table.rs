@@ -405,6 +405,15 @@ impl Table for MemoryTable {
         outcome
     }
 
+    fn check(&self, key: &[u8], value_bytes: usize) -> Result<(), TableError> {
+        self.check_key(key)?;
+        let limit = self.options.value_bytes_max;
+        if value_bytes > limit {
+            return Err(TableError::ValueTooLong { limit });
+        }
+        Ok(())
+    }
+
     fn apply(&self, effect: Effect<'_>, stamp: Stamp) -> Result<(), TableError> {
         match effect {
             Effect::Put {
@@ -412,12 +421,7 @@ impl Table for MemoryTable {
                 value,
                 attributes,
             } => {
-                self.check_key(key)?;
-                if value.len() > self.options.value_bytes_max {
-                    return Err(TableError::ValueTooLong {
-                        limit: self.options.value_bytes_max,
-                    });
-                }
+                self.check(key, value.len())?;
                 let hash = self.hash(key);
                 let part = self.part(hash);
                 self.with_room(stamp, || {
@@ -450,9 +454,21 @@ impl Table for MemoryTable {
         Ok(self.keys(lower, |_| true, limit))
     }
 
+    fn last_key(&self) -> Result<Option<Vec<u8>>, TableError> {
+        let last = self
+            .shards
+            .iter()
+            .map(|part| lock(&part.records).last_key());
+        Ok(last.max().flatten())
+    }
+
     fn range(&self, interval: &Interval, limit: usize) -> Result<Vec<Vec<u8>>, TableError> {
-        let lower = interval.lower.as_ref().map(Vec::as_slice);
-        let within = |key: &[u8]| match &interval.upper {
+        let first = || Ok(self.keys_after(None, 1)?.pop());
+        let Some((lower, upper)) = interval.keys(first, || self.last_key())? else {
+            return Ok(Vec::new());
+        };
+        let lower = lower.as_ref().map(Vec::as_slice);
+        let within = |key: &[u8]| match &upper {
             Bound::Included(last) => key <= last.as_slice(),
             Bound::Excluded(end) => key < end.as_slice(),
             Bound::Unbounded => true,

@@ -81,6 +81,10 @@ pub enum TableError {
         /// The end: the position that comes next.
         end: u64,
     },
+    /// The update log has updates that a table's file may lack, and the table is not among those to
+    /// open ([`crate::TablesOptions::needs_all`]).
+    #[error("the update log has updates of the table {0}, which its file may lack")]
+    NotOpened(String),
     /// Another process has the tables of this folder open.
     #[error("the tables in {} are open in another process", .0.display())]
     InUse(PathBuf),

@@ -62,12 +62,14 @@ Example:
     },
     /// Put the records of a Tokyo Cabinet file (.tcf) into a table
     ///
-    /// Over what is there. Files of both byte orders are read: upstream's, and that of Debian's
-    /// build. The counts of a file that was not closed are not believed: all its records are found.
-    /// No server may have the table open.
+    /// Over what is there, and only if there is a place for every record. Files of both byte orders
+    /// are read: upstream's, and that of Debian's build. The counts of a file that was not closed are
+    /// not believed: all its records are found. Where the tables have an update log the records are in
+    /// it afterwards, and reach the servers that follow. No server may have the table open.
     #[command(after_help = "\
-Example:
-  hikyaku tables import old/visitors.tcf --into 'visitors.fixed?width=60&limit=1g'")]
+Examples:
+  hikyaku tables import old/visitors.tcf --into 'visitors.fixed?width=60&limit=1g'
+  hikyaku tables import old/visitors.tcf --into 'seen=visitors.fixed?width=60&limit=1g'")]
     Import {
         /// The folder of the tables
         #[arg(long, value_name = "DIR", default_value = "tables")]
@@ -75,8 +77,9 @@ Example:
         /// The file
         #[arg(value_name = "FILE.tcf")]
         file: PathBuf,
-        /// The table, which is made if it is not there
-        #[arg(long, value_name = "TABLE")]
+        /// The table, which is made if it is not there; with an update log, the name it is served under
+        /// goes before it
+        #[arg(long, value_name = "[NAME=]TABLE")]
         into: String,
     },
     /// Write a table's records to a Tokyo Cabinet file (.tcf)
@@ -89,8 +92,8 @@ Example:
         /// The folder of the tables
         #[arg(long, value_name = "DIR", default_value = "tables")]
         folder: PathBuf,
-        /// The table
-        #[arg(long, value_name = "TABLE")]
+        /// The table; with an update log, the name it is served under goes before it
+        #[arg(long, value_name = "[NAME=]TABLE")]
         from: String,
         /// The file
         #[arg(value_name = "FILE.tcf")]

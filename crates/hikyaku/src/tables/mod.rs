@@ -51,6 +51,11 @@ fn failure(doing: &str, error: &TableError) -> Failure {
         TableError::Syntax(_) | TableError::Unsupported { .. } => {
             Failure::Usage(format!("{doing}: {}", chain(error)))
         }
+        TableError::NotOpened(_) => Failure::Usage(format!(
+            "{doing}: {}\nname all tables that are served, or start the server once, which carries the \
+             updates out",
+            chain(error)
+        )),
         _ => Failure::of_table(doing, error),
     }
 }

@@ -1,11 +1,13 @@
 //! Tables brought back from a log, and copied as the beginning of another server's.
 
-use std::{path::Path, process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode};
 
-use hikyaku_tables::{Logging, NamedTable, Tables, TablesOptions};
-use hikyaku_vfs::{Disk, RealDisk};
+use hikyaku_tables::{Logging, NamedTable};
 
-use super::{failure, transfer::say};
+use super::{
+    failure,
+    transfer::{open_set, say},
+};
 use crate::failure::Failure;
 
 /// Carries out a log's updates again.
@@ -43,19 +45,4 @@ pub(super) fn copy(
         to.display(),
         position.0
     ))
-}
-
-fn open_set(
-    folder: &Path,
-    open: &[NamedTable],
-    server: u32,
-    logging: Logging,
-) -> Result<Tables, Failure> {
-    let disk: Disk = Arc::new(RealDisk);
-    let options = TablesOptions {
-        logging,
-        ..TablesOptions::new(server)
-    };
-    Tables::open(&disk, folder, open, &options)
-        .map_err(|error| failure("can't open the tables", &error))
 }

@@ -9,11 +9,21 @@ use std::{
     thread,
 };
 
+use rustix::process::{Pid, Signal, kill_process};
+
 use crate::program::Place;
 
 /// Rounds of updates, each with another interruption in its middle.
 const ROUNDS: u64 = 9;
 const UPDATES: u64 = 3000;
+
+const SEEN: &str = "seen=seen.fixed?width=16&limit=1m";
+
+/// A file of Tokyo Cabinet's with the records 3, 7 (empty) and 8.
+const OLD: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../tables/testdata/debian-narrow.tcf"
+);
 
 /// A table server; killed when dropped.
 struct Server(Child);
@@ -30,13 +40,9 @@ impl Server {
             "--server-id",
             &number,
         ];
-        args.extend([
-            "--open",
-            "seen=seen.fixed?width=16&limit=1m",
-            "--log",
-            "async",
-        ]);
+        args.extend(["--open", SEEN, "--log", "async"]);
         args.extend(["--open", "names=names.ordered?durability=none"]);
+        args.extend(["--open", "cache=*"]);
         if let Some(follow) = follow {
             args.extend(["--follow", follow]);
         }
@@ -153,6 +159,19 @@ impl Client {
         self.done().unwrap().then(|| self.string())
     }
 
+    fn put(&mut self, key: &[u8], value: &[u8]) {
+        let lengths = [key.len() as u32, value.len() as u32];
+        self.send(0x10, &lengths, &[key, value]).unwrap();
+        assert!(self.done().unwrap());
+    }
+
+    /// Waits until a record is as it should be.
+    fn wait_for(&mut self, key: &[u8], value: &[u8]) {
+        while self.get(key).as_deref() != Some(value) {
+            thread::yield_now();
+        }
+    }
+
     /// Returns all records of both tables.
     fn records(&mut self) -> BTreeMap<Vec<u8>, Vec<u8>> {
         let mut keys = Vec::new();
@@ -226,14 +245,104 @@ fn a_replica_ends_with_equal_tables_after_cut_wires_and_kill_nine_of_either() {
             None => {}
         }
     }
-    client.send(0x10, &[4, 3], &[b"5000", b"end"]).unwrap();
-    assert!(client.done().unwrap());
+    client.put(b"5000", b"end");
     let mut asker = Client::to(&replica_at);
-    while asker.get(b"5000").is_none() {
-        thread::yield_now();
-    }
+    asker.wait_for(b"5000", b"end");
     let (ours, theirs) = (client.records(), asker.records());
     assert!(ours.len() > 100, "{}", ours.len());
     assert_eq!(ours, theirs);
+    drop((source, replica));
+}
+
+/// Ends a server as an operator does.
+fn stop(mut server: Server) {
+    kill_process(Pid::from_child(&server.0), Signal::TERM).unwrap();
+    assert!(server.0.wait().unwrap().success());
+}
+
+fn import(place: &Place) {
+    let import = ["tables", "import", OLD, "--into", SEEN];
+    let said = place.run(&import).ok();
+    assert!(said.starts_with("3 records"), "{said}");
+}
+
+#[test]
+fn what_is_imported_is_logged_and_reaches_who_follows() {
+    let places = [Place::new(), Place::new()];
+    let (source, source_at) = Server::start(&places[0], 1, "127.0.0.1:0", None);
+    let (replica, replica_at) = Server::start(&places[1], 2, "127.0.0.1:0", Some(&source_at));
+    let (mut client, mut asker) = (Client::to(&source_at), Client::to(&replica_at));
+    client.put(b"3", b"old");
+    asker.wait_for(b"3", b"old");
+    stop(source);
+    import(&places[0]);
+    let (source, _) = Server::start(&places[0], 1, &source_at, None);
+    let mut client = Client::to(&source_at);
+    client.put(b"5000", b"end");
+    asker.wait_for(b"5000", b"end");
+    assert_eq!(client.records(), asker.records());
+    assert_eq!(asker.get(b"8").as_deref(), client.get(b"8").as_deref());
+    assert!(client.get(b"8").is_some_and(|value| !value.is_empty()));
+    drop((source, replica));
+}
+
+#[test]
+fn what_is_imported_is_not_undone_by_what_the_log_still_has() {
+    let place = Place::new();
+    let (source, at) = Server::start(&place, 1, "127.0.0.1:0", None);
+    let mut client = Client::to(&at);
+    client.put(b"3", b"older");
+    source.kill_nine();
+    // The log's recovery needs to know which table is meant.
+    let nameless = ["tables", "import", OLD, "--into", "seen.fixed"];
+    let said = place.run(&nameless).failed(2);
+    assert!(said.contains("--into NAME=seen.fixed"), "{said}");
+    import(&place);
+    let (source, _) = Server::start(&place, 1, &at, None);
+    let found = Client::to(&at).get(b"3");
+    assert!(
+        found.is_some() && found.as_deref() != Some(b"older"),
+        "{found:?}"
+    );
+    source.kill_nine();
+    let export = ["tables", "export", "--from", SEEN, "new.tcf"];
+    let said = place.run(&export).ok();
+    assert!(said.starts_with("3 records"), "{said}");
+}
+
+#[test]
+fn updates_of_another_table_that_wait_in_the_log_are_not_passed_over() {
+    let place = Place::new();
+    let (source, at) = Server::start(&place, 1, "127.0.0.1:0", None);
+    Client::to(&at).put(b"names:a", b"b");
+    source.kill_nine();
+    let said = place
+        .run(&["tables", "import", OLD, "--into", SEEN])
+        .failed(2);
+    assert!(
+        said.contains("the table names") && said.contains("start the server"),
+        "{said}"
+    );
+    let (source, _) = Server::start(&place, 1, &at, None);
+    assert_eq!(Client::to(&at).get(b"names:a").as_deref(), Some(&b"b"[..]));
+    stop(source);
+    import(&place);
+}
+
+#[test]
+fn a_table_in_memory_is_its_servers_own() {
+    let places = [Place::new(), Place::new()];
+    let (source, source_at) = Server::start(&places[0], 1, "127.0.0.1:0", None);
+    let (replica, replica_at) = Server::start(&places[1], 2, "127.0.0.1:0", Some(&source_at));
+    let mut asker = Client::to(&replica_at);
+    asker.put(b"cache:k", b"mine");
+    let mut client = Client::to(&source_at);
+    client.put(b"cache:k", b"theirs");
+    client.put(b"1", b"end");
+    asker.wait_for(b"1", b"end");
+    assert_eq!(asker.get(b"cache:k").as_deref(), Some(&b"mine"[..]));
+    source.kill_nine();
+    let (source, _) = Server::start(&places[0], 1, &source_at, None);
+    assert_eq!(Client::to(&source_at).get(b"cache:k"), None);
     drop((source, replica));
 }

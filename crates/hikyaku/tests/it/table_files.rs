@@ -54,3 +54,23 @@ fn what_can_not_be_moved_says_why() {
     let said = place.run(&taken).failed(1);
     assert!(said.contains("File exists"), "{said}");
 }
+
+#[test]
+fn records_without_a_place_are_all_refused_and_leave_nothing() {
+    let place = Place::new();
+    let narrow = ["tables", "import", OLD, "--into", "old.fixed?width=1"];
+    let said = place.run(&narrow).failed(2);
+    assert!(
+        said.contains("record 3 has no place") && said.contains("1 bytes"),
+        "{said}"
+    );
+    // The next try is not met by a table as narrow.
+    assert_eq!(
+        import(&place, "old.fixed?width=5"),
+        "3 records are in old.fixed?width=5 now\n"
+    );
+    let said = place
+        .run(&["tables", "import", OLD, "--into", "*"])
+        .failed(2);
+    assert!(said.contains("in memory"), "{said}");
+}

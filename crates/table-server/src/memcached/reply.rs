@@ -60,6 +60,7 @@ pub(super) fn error_line(error: &TableError) -> String {
         | TableError::Newer(_)
         | TableError::Stopped(_)
         | TableError::NotInLog { .. }
+        | TableError::NotOpened(_)
         | TableError::InUse(_) => format!("SERVER_ERROR {error}"),
     }
 }

@@ -45,4 +45,4 @@ pub use update_log::UpdateLog;
 
 pub(crate) use entry::Applied;
 pub(crate) use follower::{EntryReader, Recoverable};
-pub(crate) use recovery::{Known, has_files};
+pub(crate) use recovery::{Known, has_files, written_by};

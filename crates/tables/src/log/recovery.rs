@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -58,6 +59,17 @@ pub(crate) fn has_files(disk: &Disk, dir: &Path) -> Result<bool, TableError> {
         .map_err(TableError::io("create", dir))?;
     let names = disk.list(dir).map_err(TableError::io("list", dir))?;
     Ok(names.iter().any(|name| parse_name(name).is_some()))
+}
+
+/// Returns the number of the server that wrote a folder's newest log file; none if there is no file.
+pub(crate) fn written_by(disk: &Disk, dir: &Path) -> Result<Option<u32>, TableError> {
+    let names = match disk.list(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        names => names.map_err(TableError::io("list", dir))?,
+    };
+    let newest = names.iter().filter_map(|name| parse_name(name)).max();
+    let header = newest.map(|file| read_header(disk, &file_path(dir, file), file));
+    Ok(header.transpose()?.map(|segment| segment.header.server))
 }
 
 /// Opens the log in a folder (made if missing), and begins one where there is none. All that the

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Kind, Table, TableError, TableSpec, UpdateLog, UpdateSink,
-    log::{Recoverable, has_files},
+    log::{Recoverable, has_files, written_by},
     open_spec,
 };
 
@@ -33,8 +33,8 @@ type Opener<'a> = &'a dyn Fn(
 
 impl Tables {
     /// Opens tables in a folder (made if missing); the first is the default. After an unclean end the
-    /// log brings back what was durable in it. A table in memory is empty; those who follow it are
-    /// not told.
+    /// log brings back what was durable in it. A table in memory is empty, and its updates are not
+    /// logged: it is this process's own.
     ///
     /// With a log, its thread and one for checkpoints are started.
     pub fn open(
@@ -46,6 +46,12 @@ impl Tables {
         let tables = Self::open_with(disk, folder, tables, options, &open_spec)?;
         tables.start()?;
         Ok(tables)
+    }
+
+    /// Returns the number of the server that wrote the update log in a folder of tables; none if there
+    /// is no log.
+    pub fn logged_by(disk: &Disk, folder: &Path) -> Result<Option<u32>, TableError> {
+        written_by(disk, &folder.join(LOG_FOLDER))
     }
 
     /// Opens tables as [`Tables::open`] does, but takes nothing down and has no threads yet.
@@ -72,7 +78,8 @@ impl Tables {
         };
         let mut tables = Vec::new();
         for (number, named) in (0..).zip(named) {
-            let sink = log.as_ref().filter(|_| options.logging != Logging::None);
+            let is_logged = options.logging != Logging::None && named.spec.kind != Kind::Memory;
+            let sink = log.as_ref().filter(|_| is_logged);
             let sink = sink.map(|log| log.sink(number));
             tables.push(Open {
                 named: named.clone(),
@@ -105,7 +112,14 @@ impl Tables {
                 let mut replayed = Replayed::default();
                 while let Some(entry) = entries.next_to_recover()? {
                     match entry {
-                        Recoverable::Update(logged) => replayed.carry_out(&inner, &logged)?,
+                        Recoverable::Update(logged) => {
+                            if options.needs_all && inner.get(logged.table).is_none() {
+                                return Err(TableError::NotOpened(logged.table.to_owned()));
+                            }
+                            if inner.is_logged(logged.table) {
+                                replayed.carry_out(&inner, &logged)?;
+                            }
+                        }
                         Recoverable::Applied(one) => {
                             applied.insert(one.source, one);
                         }

@@ -30,6 +30,9 @@ pub struct TablesOptions {
     /// After so many bytes of log all tables are synced, so that a recovery has no more than about
     /// that to carry out again, and older files can go.
     pub checkpoint_bytes: u64,
+    /// Whether opening is refused if the log has updates, still to be carried out again, of tables that
+    /// are not among those to open: theirs would be passed over.
+    pub needs_all: bool,
 }
 
 impl TablesOptions {
@@ -40,6 +43,7 @@ impl TablesOptions {
             logging: Logging::None,
             log: LogOptions::new(server),
             checkpoint_bytes: 256 << 20,
+            needs_all: false,
         }
     }
 }

@@ -180,6 +180,13 @@ impl Inner {
         open.map(|open| &open.table)
     }
 
+    /// Tells whether a table's updates are logged. (A log of an earlier program has also those of
+    /// tables in memory.)
+    pub(super) fn is_logged(&self, name: &str) -> bool {
+        self.get(name)
+            .is_none_or(|table| table.kind() != Kind::Memory)
+    }
+
     /// Makes a checkpoint whenever the log has grown by enough, until it ends.
     pub(super) fn make_checkpoints(&self) {
         let Some(log) = &self.log else { return };

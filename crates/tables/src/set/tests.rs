@@ -31,6 +31,7 @@ fn options(server: u32, logging: Logging) -> TablesOptions {
             ..LogOptions::new(server)
         },
         checkpoint_bytes: u64::MAX,
+        needs_all: false,
     }
 }
 

@@ -12,5 +12,5 @@ mod writer;
 
 pub use header::{ByteOrder, TcfHeader};
 pub use reader::TcfReader;
-pub use transfer::{export_tcf, import_tcf};
+pub use transfer::{check_tcf, export_tcf, import_tcf};
 pub use writer::TcfWriter;

@@ -12,6 +12,18 @@ const BATCH: usize = 512;
 /// Bytes of values that are held at a time.
 const BATCH_BYTES: usize = 1 << 20;
 
+/// Checks that a table has a place for every record of a file, and returns how many there are.
+pub fn check_tcf(reader: &mut TcfReader, table: &dyn Table) -> Result<u64, TableError> {
+    let (mut value, mut checked) = (Vec::new(), 0);
+    while let Some(key) = reader.next(&mut value)? {
+        let key = key.to_string();
+        let refused = |error| TableError::Syntax(format!("record {key} has no place: {error}"));
+        table.check(key.as_bytes(), value.len()).map_err(refused)?;
+        checked += 1;
+    }
+    Ok(checked)
+}
+
 /// Puts every record of a file into a table, over what is there, and returns how many there were.
 /// The first that the table refuses ends it; those before it are in.
 pub fn import_tcf(

@@ -104,9 +104,10 @@ fn end(text: &[u8]) -> Option<End> {
     }
 }
 
-/// Takes away what Tokyo Cabinet skips: spaces and control characters.
+/// Takes spaces away. (Tokyo Cabinet skips control characters too, but they may be a part of a key of a
+/// table that is not fixed.)
 fn trim(mut text: &[u8]) -> &[u8] {
-    while let [0..=b' ', rest @ ..] | [rest @ .., 0..=b' '] = text {
+    while let [b' ', rest @ ..] | [rest @ .., b' '] = text {
         text = rest;
     }
     text

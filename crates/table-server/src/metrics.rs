@@ -127,12 +127,15 @@ impl WorkerMetrics {
 #[derive(Debug, Clone)]
 pub struct Metrics {
     workers: Arc<[Arc<WorkerMetrics>]>,
+    /// What they were when a client last reset its statistics.
+    reset: Arc<WorkerMetrics>,
 }
 
 impl Metrics {
     pub(crate) fn new(workers: usize) -> Self {
         Self {
             workers: (0..workers).map(|_| Arc::default()).collect(),
+            reset: Arc::default(),
         }
     }
 
@@ -147,6 +150,20 @@ impl Metrics {
     /// Returns a count.
     pub fn get(&self, count: Count) -> u64 {
         self.workers.iter().map(|worker| worker.get(count)).sum()
+    }
+
+    /// Begins to count anew, for those who ask by `stats` alone.
+    pub(crate) fn begin_anew(&self) {
+        for &count in Count::ALL {
+            if let Some(cell) = self.reset.0.get(count as usize) {
+                cell.store(self.get(count), Relaxed);
+            }
+        }
+    }
+
+    /// Returns a count as `stats` tells it.
+    pub(crate) fn since_reset(&self, count: Count) -> u64 {
+        self.get(count).wrapping_sub(self.reset.get(count))
     }
 
     /// Returns how many connections are open.

@@ -48,8 +48,13 @@ pub enum Answer {
     Integer(i64),
     /// The sum.
     Double(f64),
-    /// The result.
-    Number(u64),
+    /// The result of counting.
+    Number {
+        /// The result.
+        value: u64,
+        /// Whether the record is new.
+        is_new: bool,
+    },
 }
 
 /// Decides what an update makes of a record (`None`: absent, or expired). The new value of a put is
@@ -140,7 +145,11 @@ pub fn decide(
             if new.len() < old.len() {
                 new.resize(old.len(), b' ');
             }
-            (kept, Answer::Number(result))
+            let answer = Answer::Number {
+                value: result,
+                is_new: current.is_none(),
+            };
+            (kept, answer)
         }
         Change::Touch => {
             return Ok(current.map_or(Decision::NotFound, |current| {

@@ -44,6 +44,10 @@ pub trait Table: Send + Sync + fmt::Debug {
     /// Tells whether an update may wait for the disk, so that it belongs on a thread of its own. Such
     /// a table is given many updates at once ([`Table::update_all`]).
     fn updates_wait(&self) -> bool;
+    /// Returns the bytes that each record has room for, in a fixed table.
+    fn width(&self) -> Option<usize> {
+        None
+    }
     /// Reads a record: replaces what is in `value`. `now`: Unix seconds; what has expired is absent.
     fn get(&self, key: &[u8], now: u64, value: &mut Vec<u8>) -> Result<Option<Found>, TableError>;
     /// Returns the size of a record's value.

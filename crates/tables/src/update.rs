@@ -168,6 +168,8 @@ pub enum Outcome {
         value: u64,
         /// See [`crate::Found::unique`].
         unique: u64,
+        /// Whether the record was made, with its initial value.
+        is_new: bool,
     },
 }
 

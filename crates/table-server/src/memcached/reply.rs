@@ -43,7 +43,9 @@ pub(super) fn line(text: &str, output: &mut Vec<u8>) {
 pub(super) fn error_line(error: &TableError) -> String {
     match error {
         TableError::KeyTooLong { .. } => "CLIENT_ERROR bad command line format".to_owned(),
-        TableError::ValueTooLong { .. } => "SERVER_ERROR object too large for cache".to_owned(),
+        TableError::ValueTooLong { limit } => {
+            format!("SERVER_ERROR object too large for cache: at most {limit} bytes")
+        }
         TableError::NotANumber => {
             "CLIENT_ERROR cannot increment or decrement non-numeric value".to_owned()
         }

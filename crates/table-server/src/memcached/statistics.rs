@@ -12,6 +12,13 @@ pub(super) fn write(about: Option<&[u8]>, exchange: &mut Exchange<'_>) -> bool {
         None => general(exchange, &mut lines),
         Some(b"tables") => tables(exchange, &mut lines),
         Some(b"settings") => settings(exchange, &mut lines),
+        // What memcached keeps of its slabs, and a table has not.
+        Some(b"items" | b"slabs" | b"sizes" | b"conns") => {}
+        Some(b"reset") => {
+            exchange.metrics().begin_anew();
+            exchange.output.extend_from_slice(b"RESET\r\n");
+            return true;
+        }
         Some(_) => return false,
     }
     for (name, value) in lines {
@@ -41,7 +48,7 @@ fn general(exchange: &Exchange<'_>, lines: &mut Lines) {
     );
     add("threads", metrics.workers().to_string());
     for &count in Count::ALL {
-        add(count.name(), metrics.get(count).to_string());
+        add(count.name(), metrics.since_reset(count).to_string());
     }
     let (mut records, mut bytes) = (0_u64, 0_u64);
     for (_, served) in exchange.catalogue().tables() {

@@ -229,6 +229,21 @@ fn a_visitor_is_noted_once_and_the_oldest_go() {
             "ms p 4 MV A2 B! W12\r\nee07\r\n",
             "CLIENT_ERROR bad token in command line format\r\n",
         ),
+        (
+            "ms n 4 MV A2\r\naa01\r\nms n 4 MV A2\r\nbb02\r\n",
+            "HD\r\nHD\r\n",
+        ),
+        ("ms n 4 MV A2\r\ncc03\r\n", "HD\r\n"),
+        ("mg n v s V4\r\n", "VA 12 s12\r\ncc03bb02aa01\r\n"),
+        // MDI= is 02 in base64: what is older is there until the next visit, and not told.
+        ("mg n v s V4 A2 BMDI=\r\n", "VA 8 s8\r\ncc03bb02\r\n"),
+        ("mg n v V8\r\n", "VA 8\r\nbb02cc03\r\n"),
+        ("mg n v V40\r\n", "VA 0\r\n\r\n"),
+        ("mg n v\r\n", "VA 12\r\naa01bb02cc03\r\n"),
+        (
+            "mg n v V0\r\n",
+            "CLIENT_ERROR bad token in command line format\r\n",
+        ),
     ]);
 }
 
@@ -292,6 +307,15 @@ fn statistics_count_what_was_asked() {
             assert!(heard.contains(&format!("{line}\r\n")), "{line} in {heard}");
         }
         assert!(heard.ends_with("END\r\n"));
+        assert_eq!(server.metrics.get(Count::Refused), 1);
+        for empty in ["items", "slabs", "sizes", "conns"] {
+            let asked = format!("stats {empty}\r\n");
+            assert_eq!(server.say(asked.as_bytes()), b"END\r\n");
+        }
+        assert_eq!(server.say(b"stats reset\r\nget a\r\n")[..7], *b"RESET\r\n");
+        let again = String::from_utf8(server.say(b"stats\r\n")).unwrap();
+        assert!(again.contains("STAT cmd_get 1\r\n") && again.contains("STAT cmd_set 0\r\n"));
+        // Whoever else reads the figures has them all.
         assert_eq!(server.metrics.get(Count::Refused), 1);
         let heard = String::from_utf8(server.say(b"stats tables\r\n")).unwrap();
         assert!(heard.contains("STAT main:curr_items 1\r\n"));

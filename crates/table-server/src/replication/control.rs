@@ -54,7 +54,7 @@ pub(crate) struct Following {
 
 /// Replication of a set of tables, in both directions.
 pub(crate) struct Replication {
-    pub(super) tables: Arc<Tables>,
+    pub(crate) tables: Arc<Tables>,
     pub(super) config: TableServerConfig,
     pub(super) stopping: AtomicBool,
     state: Mutex<State>,

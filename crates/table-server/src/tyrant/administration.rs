@@ -77,7 +77,8 @@ pub(super) fn hand_over(handover: Handover, bytes: usize, exchange: &mut Exchang
     Step::HandOver(handover)
 }
 
-/// Follows another server from now on, or nobody if there is no host.
+/// Follows another server from now on, or nobody if there is no host. What the server wants to be told
+/// first stands before its name: `TOKEN@HOST`.
 pub(super) fn set_master(
     host: &[u8],
     port: i32,
@@ -91,12 +92,19 @@ pub(super) fn set_master(
         replication.follow(None);
         return Ok(());
     }
+    if replication.tables.log().is_none() {
+        return Err("following another server needs an update log here");
+    }
     let host = std::str::from_utf8(host).map_err(|_| "the host is no name")?;
+    let (token, host) = match host.rsplit_once('@') {
+        Some((token, host)) => (Some(token.to_owned()), host),
+        None => (None, host),
+    };
     let port = u16::try_from(port).ok().filter(|port| *port > 0);
     replication.follow(Some(Source {
         host: host.to_owned(),
         port: port.ok_or("the port is not from 1 to 65535")?,
-        token: None,
+        token,
         since_us,
     }));
     Ok(())

@@ -61,7 +61,7 @@ impl Session {
                     let table = &*exchange.catalogue().table(id).table;
                     misc::call(&name, &arguments, skip, table, stamp, bytes_max)
                 }
-                None => Err(misc::MiscError::Invalid),
+                None => Err(misc::MiscError::Tables),
             },
         };
         match result {

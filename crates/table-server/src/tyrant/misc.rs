@@ -17,6 +17,8 @@ const TOGETHER: usize = 512;
 pub(super) enum MiscError {
     /// There is no such function, or it has other arguments.
     Invalid,
+    /// The keys are of several tables.
+    Tables,
     /// A record is there that should not be.
     Present,
     /// A record is not there.
@@ -32,6 +34,7 @@ impl From<MiscError> for TableError {
         let what = match error {
             MiscError::Table(error) => return error,
             MiscError::Invalid => "there is no such function, or it takes other arguments",
+            MiscError::Tables => "the keys of one call are of one table",
             MiscError::Present => "the record exists",
             MiscError::Absent => "there is no such record",
             MiscError::TooLong => "the answer would be too long",

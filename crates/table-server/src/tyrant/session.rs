@@ -403,7 +403,12 @@ impl Session {
     }
 
     pub(super) fn note(&mut self, error: &TableError) {
-        self.error = Some((MISCELLANEOUS, error.to_string()));
+        let why = match error {
+            // What kind it is, and not where on this machine.
+            TableError::Io(source) => format!("{error}: {}", source.kind()),
+            error => error.to_string(),
+        };
+        self.error = Some((MISCELLANEOUS, why));
     }
 }
 

@@ -251,6 +251,14 @@ fn functions_take_lists() {
         (misc(b"out", &[b"k"]), vec![1, 0, 0, 0, 0]),
         (misc(b"sync", &[]), results(&[])),
         (misc(b"nonsense", &[b"a"]), vec![1, 0, 0, 0, 0]),
+        (
+            misc(b"putlist", &[b"a", b"1", b"other:b", b"2"]),
+            vec![1, 0, 0, 0, 0],
+        ),
+        (
+            misc(b"error", &[]),
+            results(&[b"9999: the keys of one call are of one table"]),
+        ),
         (misc(b"vanish", &[]), results(&[])),
         (request(0x80, &[], &[]), vec![0; 9]),
         (misc(b"putlist", &[]), results(&[])),

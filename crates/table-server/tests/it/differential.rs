@@ -337,7 +337,7 @@ fn meta() -> BoxedStrategy<String> {
         });
     let arithmetic = (
         number_key(),
-        of(&[" v", " t", " k", " O6", " D3"]),
+        of(&[" v", " t", " k", " O6", " D3", " q"]),
         prop_oneof![
             Just(""),
             Just(" MI"),
@@ -401,6 +401,7 @@ fn wrong() -> BoxedStrategy<String> {
         Just("flush_all 0 noreply\r\n"),
         Just("flush_all 1 2 3\r\n"),
         Just("stats nonsense\r\n"),
+        Just("stats reset\r\n"),
         Just("mg\r\n"),
         Just("mg a !\r\n"),
         Just("mg a v v\r\n"),

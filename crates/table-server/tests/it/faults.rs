@@ -77,7 +77,7 @@ fn a_value_that_is_too_wide_is_refused_and_never_cut() {
     say(&mut client, &get(b"2"), &[1]);
 
     let mut client = served.connect();
-    let refused = b"SERVER_ERROR object too large for cache\r\n";
+    let refused = b"SERVER_ERROR object too large for cache: at most 8 bytes\r\n";
     say(&mut client, b"set 1 0 0 9\r\n123456789\r\n", refused);
     say(&mut client, b"append 1 0 0 1\r\n9\r\n", refused);
     say(&mut client, b"ms 2 9\r\n123456789\r\n", refused);

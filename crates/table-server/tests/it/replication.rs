@@ -125,6 +125,19 @@ impl Client {
         client
     }
 
+    /// Has the server follow another one; returns whether it does.
+    fn set_master(&mut self, host: &str, port: u16) -> bool {
+        let mut request = vec![0xc8, 0x78];
+        request.extend_from_slice(&(host.len() as u32).to_be_bytes());
+        request.extend_from_slice(&u32::from(port).to_be_bytes());
+        request.extend_from_slice(&[0; 12]);
+        request.extend_from_slice(host.as_bytes());
+        self.0.write_all(&request).unwrap();
+        let mut answer = [9];
+        self.0.read_exact(&mut answer).unwrap();
+        answer == [0]
+    }
+
     /// Asks, and returns whether it was done.
     fn ask(&mut self, command: u8, strings: &[&str]) -> bool {
         let mut request = vec![0xc8, command];
@@ -222,15 +235,7 @@ fn a_pair_and_a_chain_do_not_loop() {
     let mut client = Client::to(one.address);
     // The first follows the second from now on: a pair.
     let host = two.address.ip().to_string();
-    let mut request = vec![0xc8, 0x78];
-    request.extend_from_slice(&(host.len() as u32).to_be_bytes());
-    request.extend_from_slice(&u32::from(two.address.port()).to_be_bytes());
-    request.extend_from_slice(&[0; 12]);
-    request.extend_from_slice(host.as_bytes());
-    client.0.write_all(&request).unwrap();
-    let mut answer = [9];
-    client.0.read_exact(&mut answer).unwrap();
-    assert_eq!(answer, [0]);
+    assert!(client.set_master(&host, two.address.port()));
     let three = Node::start(folders[2].path(), 3, Some(two.address));
     client.put("1", "of one");
     Client::to(two.address).put("2", "of two");
@@ -313,6 +318,19 @@ fn a_follower_shows_the_token_and_another_number() {
     let twin = Node::start_with(three.path(), 1, Some(source.address), config(), |_| {});
     let said = error_of(Client::with_token(twin.address));
     assert!(said.contains("a number of its own"), "{said}");
+    // A client that names the source names its token too.
+    let four = folder();
+    let told = Node::start_with(four.path(), 4, None, config(), |_| {});
+    let host = format!("secret@{}", source.address.ip());
+    assert!(Client::with_token(told.address).set_master(&host, source.address.port()));
+    while told.records() != source.records() {
+        thread::yield_now();
+    }
+    let five = folder();
+    let unlogged = |options: &mut TablesOptions| options.logging = Logging::None;
+    let unlogged = Node::start_with(five.path(), 5, None, config(), unlogged);
+    let mut client = Client::with_token(unlogged.address);
+    assert!(!client.set_master(&host, source.address.port()));
 }
 
 #[test]

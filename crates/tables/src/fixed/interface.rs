@@ -39,6 +39,10 @@ impl Table for FixedTable {
         false
     }
 
+    fn width(&self) -> Option<usize> {
+        Some(self.width())
+    }
+
     fn get(&self, key: &[u8], _now: u64, value: &mut Vec<u8>) -> Result<Option<Found>, TableError> {
         let found = self.get_vec(self.key(key)?, value)?;
         Ok(found.then(|| Found {

@@ -5,8 +5,8 @@ use crate::TableSpec;
 /// What a fixed table is made with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FixedOptions {
-    /// Bytes of a value at most. It counts when the file is made: an existing file has its own, which
-    /// only [`crate::Table::optimise`] changes.
+    /// Bytes of a value at most. It counts when the file is made: an existing file has its own
+    /// ([`crate::Table::width`]), which only [`crate::Table::optimise`] changes.
     pub width: usize,
     /// Bytes of the whole file at most, from which follows the largest key. It may be another one each
     /// time the table is opened, and is at least what the file has already.

@@ -309,9 +309,10 @@ impl FixedTable {
                     },
                     Answer::Integer(sum) => Outcome::Integer(sum),
                     Answer::Double(sum) => Outcome::Double(sum),
-                    Answer::Number(value) => Outcome::Number {
+                    Answer::Number { value, is_new } => Outcome::Number {
                         value,
                         unique: unique(new),
+                        is_new,
                     },
                 })
             }

@@ -435,7 +435,11 @@ impl Batch<'_> {
                     Answer::Stored => Outcome::Stored { unique },
                     Answer::Integer(sum) => Outcome::Integer(sum),
                     Answer::Double(sum) => Outcome::Double(sum),
-                    Answer::Number(value) => Outcome::Number { value, unique },
+                    Answer::Number { value, is_new } => Outcome::Number {
+                        value,
+                        unique,
+                        is_new,
+                    },
                 }),
             Ok(Decision::Touch(attributes)) => self
                 .put(records, key, &new, attributes, Some(unique))?

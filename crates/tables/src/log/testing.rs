@@ -7,11 +7,13 @@ use hikyaku_vfs::{Disk, SimulatedDisk};
 use super::{
     EntryReader, Known, LogOptions, LogPosition, UpdateLog,
     batch::{BATCH_HEADER_LEN, BatchHeader, seal_batch},
-    header::{FileHeader, file_path},
+    header::FileHeader,
+    waiting::left_with,
 };
 use crate::Stamp;
 
-/// Reads hostile bytes as a log file in every way there is: nothing may panic.
+/// Reads hostile bytes as a log file in every way there is, as the sealed one before the last, and as
+/// what a process has left behind: nothing may panic.
 pub fn fuzz_update_log(bytes: &[u8]) {
     let header = FileHeader {
         file: 1,
@@ -21,9 +23,29 @@ pub fn fuzz_update_log(bytes: &[u8]) {
         highest_before_us: 0,
         tables: vec!["a".to_owned()],
     };
+    let next = |previous_len: usize, entries: u64| FileHeader {
+        file: 2,
+        previous_len: previous_len as u32,
+        first: LogPosition(entries),
+        ..header.clone()
+    };
+    let next_of_any = next(bytes.len(), 3).encode();
     let header = header.encode();
-    read_and_open(bytes);
-    read_and_open(&[&header, bytes].concat());
+    read_and_open(&[("00000001.updates", bytes)]);
+    let after_header = [&header, bytes].concat();
+    read_and_open(&[("00000001.updates", &after_header)]);
+    let chain = [
+        ("00000001.updates", bytes),
+        ("00000002.updates", &next_of_any),
+    ];
+    read_and_open(&chain);
+    // As what waited, with whatever sum, and with the one that its entries have.
+    let left = left_with(bytes);
+    for waiting in [bytes, &left] {
+        let log = ("00000001.updates", &header[..]);
+        read_and_open(&[log, ("waiting-0", waiting)]);
+        read_and_open(&[log, ("waiting-0", &left), ("waiting-1", waiting)]);
+    }
     // As the entries of a batch that is intact.
     let mut batch = vec![0; BATCH_HEADER_LEN];
     batch.extend_from_slice(bytes);
@@ -35,16 +57,21 @@ pub fn fuzz_update_log(bytes: &[u8]) {
         highest_us: 1,
     };
     seal_batch(&mut batch, &of_batch, 1);
-    read_and_open(&[header, batch].concat());
+    let file = [header, batch].concat();
+    read_and_open(&[("00000001.updates", &file)]);
+    let sealed = next(file.len(), 3).encode();
+    read_and_open(&[("00000001.updates", &file), ("00000002.updates", &sealed)]);
 }
 
-fn read_and_open(bytes: &[u8]) {
+fn read_and_open(files: &[(&str, &[u8])]) {
     let disk = SimulatedDisk::new(0).disk();
     let dir = Path::new("/log");
-    let written = disk
-        .create_dir_all(dir)
-        .and_then(|()| disk.create_new(&file_path(dir, 1)))
-        .and_then(|mut file| file.write_all_at(bytes, 0));
+    let mut written = disk.create_dir_all(dir);
+    for (name, bytes) in files {
+        written = written
+            .and_then(|()| disk.create_new(&dir.join(name)))
+            .and_then(|mut file| file.write_all_at(bytes, 0));
+    }
     assert!(written.is_ok(), "the simulated disk takes every file");
     read(&disk, dir);
     let tables = ["a".to_owned()];

@@ -210,6 +210,20 @@ fn batch(bytes: Vec<u8>, first: u64, commit: u64) -> Option<Taken> {
     })
 }
 
+/// Returns a file with these entries, as a process leaves it behind that was killed.
+#[cfg(any(test, feature = "testing"))]
+pub(super) fn left_with(entries: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; BATCH_HEADER_LEN];
+    bytes.extend_from_slice(entries);
+    let (mut sum, mut at, mut stamp) = (Sum::default(), BATCH_HEADER_LEN, None);
+    while let Some(entry) = Entry::read(&bytes, at, stamp) {
+        sum.add(sum_of(bytes.get(at..entry.end).unwrap_or_default()));
+        (at, stamp) = (entry.end, Some(entry.stamp));
+    }
+    let head = [0, sum.commit(entries.len()), MAGIC].map(u64::to_le_bytes);
+    [head.as_flattened(), entries].concat()
+}
+
 /// A running checksum of entries: of a few bytes each, as they come. It tells pages that were not
 /// written from those that were, no more.
 #[derive(Debug, Clone, Copy)]

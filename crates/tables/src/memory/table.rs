@@ -235,7 +235,11 @@ impl MemoryTable {
                     Answer::Stored => Outcome::Stored { unique },
                     Answer::Integer(sum) => Outcome::Integer(sum),
                     Answer::Double(sum) => Outcome::Double(sum),
-                    Answer::Number(value) => Outcome::Number { value, unique },
+                    Answer::Number { value, is_new } => Outcome::Number {
+                        value,
+                        unique,
+                        is_new,
+                    },
                 })
             }
             Decision::Touch(attributes) => {

@@ -330,15 +330,33 @@ fn cases() -> Vec<Case> {
                 initial: None,
             },
             Err(Decision::NotFound),
-            Ok((b"17", Answer::Number(17))),
+            Ok((
+                b"17",
+                Answer::Number {
+                    value: 17,
+                    is_new: false,
+                },
+            )),
         ),
         case(
             Change::Increment {
                 by: 5,
                 initial: Some(2),
             },
-            Ok((b"2", Answer::Number(2))),
-            Ok((b"17", Answer::Number(17))),
+            Ok((
+                b"2",
+                Answer::Number {
+                    value: 2,
+                    is_new: true,
+                },
+            )),
+            Ok((
+                b"17",
+                Answer::Number {
+                    value: 17,
+                    is_new: false,
+                },
+            )),
         ),
         case(
             Change::Decrement {
@@ -346,15 +364,33 @@ fn cases() -> Vec<Case> {
                 initial: None,
             },
             Err(Decision::NotFound),
-            Ok((b"7 ", Answer::Number(7))),
+            Ok((
+                b"7 ",
+                Answer::Number {
+                    value: 7,
+                    is_new: false,
+                },
+            )),
         ),
         case(
             Change::Decrement {
                 by: 5,
                 initial: Some(2),
             },
-            Ok((b"2", Answer::Number(2))),
-            Ok((b"7 ", Answer::Number(7))),
+            Ok((
+                b"2",
+                Answer::Number {
+                    value: 2,
+                    is_new: true,
+                },
+            )),
+            Ok((
+                b"7 ",
+                Answer::Number {
+                    value: 7,
+                    is_new: false,
+                },
+            )),
         ),
         case(
             Change::Touch,

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::tables::{Inner, Tables};
 use crate::{
-    LogPosition, Logged, TableError,
+    Effect, LogPosition, Logged, Table, TableError,
     log::{Applied, EntryReader},
 };
 
@@ -29,7 +29,8 @@ pub struct Replayed {
 
 impl Tables {
     /// Carries out what another server has done, and takes it down as that server's. What was first
-    /// made here is left out: false. Apply a server's updates in the order of its log.
+    /// made here is left out: false. Apply a server's updates in the order of its log. A fixed table
+    /// that is too narrow for one is made wider.
     pub fn apply(&self, logged: &Logged<'_>) -> Result<bool, TableError> {
         if logged.stamp.origin == self.server() {
             return Ok(false);
@@ -37,7 +38,15 @@ impl Tables {
         let table = self.get(logged.table).ok_or_else(|| {
             TableError::Syntax(format!("no table is named {}", logged.table.escape_debug()))
         })?;
-        table.apply(logged.effect, logged.stamp)?;
+        match (table.apply(logged.effect, logged.stamp), logged.effect) {
+            (Err(TableError::ValueTooLong { limit }), Effect::Put { value, .. })
+                if table.width() == Some(limit) =>
+            {
+                widen(&**table, value.len())?;
+                table.apply(logged.effect, logged.stamp)?;
+            }
+            (applied, _) => applied?,
+        }
         Ok(true)
     }
 
@@ -85,6 +94,14 @@ impl Tables {
         }
         Ok(replayed)
     }
+}
+
+/// Makes a fixed table wider, as its source was made: the width is not in the log, but what needs it is.
+/// At least twice as wide, so that values that grow do not make a file each.
+fn widen(table: &dyn Table, needed: usize) -> Result<(), TableError> {
+    let twice = table.width().unwrap_or_default().saturating_mul(2);
+    let widened = table.optimise(&format!("width={}", needed.max(twice)));
+    widened.or_else(|_| table.optimise(&format!("width={needed}")))
 }
 
 impl Replayed {

@@ -579,3 +579,51 @@ fn the_lock_is_given_back_when_opening_fails() {
     );
     opened.unwrap();
 }
+
+#[test]
+fn a_follower_becomes_as_wide_as_its_source_was_made() {
+    let [(disk, a), (_, b)] = [1, 2].map(|number| {
+        let disk = SimulatedDisk::new(number.into());
+        let seen = named(&["seen=seen.fixed?width=4&limit=1m"]);
+        let options = options(number, Logging::Sync);
+        let tables = Tables::open(&disk.disk(), folder(), &seen, &options).unwrap();
+        (disk, tables)
+    });
+    put(&a, "seen", "1", "four", 1);
+    assert_eq!(ship(&a, &b), 1);
+    a.get("seen").unwrap().optimise("width=9").unwrap();
+    put(&a, "seen", "2", "nine char", 2);
+    put(&b, "seen", "3", "mine", 3);
+    assert_eq!(ship(&a, &b), 1);
+    assert_eq!(value(&b, "seen", "2").as_deref(), Some("nine char"));
+    assert_eq!(value(&b, "seen", "1").as_deref(), Some("four"));
+    assert_eq!(value(&b, "seen", "3").as_deref(), Some("mine"));
+    assert_eq!(b.get("seen").unwrap().width(), Some(9));
+    // What is asked for when it is opened does not change a width that it has.
+    drop(a);
+    let seen = named(&["seen=seen.fixed?width=4"]);
+    let a = Tables::open(&disk.disk(), folder(), &seen, &options(1, Logging::Sync)).unwrap();
+    assert_eq!(a.get("seen").unwrap().width(), Some(9));
+}
+
+#[test]
+fn tables_in_memory_are_neither_logged_nor_brought_back() {
+    let [a_disk, b_disk] = [1, 2].map(SimulatedDisk::new);
+    let texts = named(&["cache=*", "names=names.hash"]);
+    let open = |disk: &SimulatedDisk, number| {
+        let options = options(number, Logging::Sync);
+        Tables::open(&disk.disk(), folder(), &texts, &options).unwrap()
+    };
+    let (a, b) = (open(&a_disk, 1), open(&b_disk, 2));
+    put(&a, "cache", "k", "v", 1);
+    put(&a, "names", "k", "v", 2);
+    assert_eq!(ship(&a, &b), 1);
+    assert_eq!(
+        (value(&b, "cache", "k"), value(&b, "names", "k")),
+        (None, Some("v".into()))
+    );
+    drop(a_disk.kill());
+    let again = a_disk.fork();
+    drop(a);
+    assert_eq!(value(&open(&again, 1), "cache", "k"), None);
+}

@@ -436,7 +436,11 @@ impl Pair {
                         Answer::Stored => Outcome::Stored { unique: 0 },
                         Answer::Integer(sum) => Outcome::Integer(sum),
                         Answer::Double(sum) => Outcome::Double(sum),
-                        Answer::Number(value) => Outcome::Number { value, unique: 0 },
+                        Answer::Number { value, is_new } => Outcome::Number {
+                            value,
+                            unique: 0,
+                            is_new,
+                        },
                     }
                 }
                 Decision::Touch(attributes) => {
@@ -472,9 +476,18 @@ impl Pair {
         match (outcome, expected) {
             (Err(one), Err(other)) => std::mem::discriminant(one) == std::mem::discriminant(other),
             (Ok(Outcome::Stored { unique }), Ok(Outcome::Stored { .. })) => is_new(*unique),
-            (Ok(Outcome::Number { value, unique }), Ok(Outcome::Number { value: other, .. })) => {
-                value == other && is_new(*unique)
-            }
+            (
+                Ok(Outcome::Number {
+                    value,
+                    unique,
+                    is_new: made,
+                }),
+                Ok(Outcome::Number {
+                    value: other,
+                    is_new: other_made,
+                    ..
+                }),
+            ) => value == other && made == other_made && is_new(*unique),
             (Ok(one), Ok(other)) => one == other,
             _ => false,
         }

@@ -48,7 +48,12 @@ pub(in crate::memcached) fn arithmetic(
         };
         outcome = table.update(&anyhow, stamp)?;
     }
-    let Outcome::Number { value, unique } = outcome else {
+    let Outcome::Number {
+        value,
+        unique,
+        is_new,
+    } = outcome
+    else {
         super::answer(super::Command::Arithmetic, meta, &Ok(outcome), output);
         return Ok(outcome);
     };
@@ -74,6 +79,6 @@ pub(in crate::memcached) fn arithmetic(
         now,
         ..Facts::default()
     };
-    changed_number(meta, value, &facts, output);
+    changed_number(meta, (value, is_new), &facts, output);
     Ok(outcome)
 }

@@ -1,6 +1,6 @@
 //! The flags of a meta command: what they ask, and what they bring back.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, num::NonZeroUsize};
 
 use data_encoding::BASE64;
 
@@ -78,6 +78,8 @@ pub(in crate::memcached) struct Options {
     pub(super) size: Option<usize>,
     /// `A`: leading bytes that say what an entry is about.
     pub(super) identity: usize,
+    /// `V`: bytes of an entry, of which the value is a sequence that is told newest first.
+    pub(super) entry: Option<NonZeroUsize>,
 }
 
 pub(in crate::memcached) const LONG_OPAQUE: &str = "CLIENT_ERROR opaque token too long";
@@ -155,6 +157,10 @@ impl<'a> Meta<'a> {
             b'O' if token.len() >= OPAQUE_BYTES_MAX => return Err(LONG_OPAQUE),
             b'W' => options.size = Some(number()?.try_into().map_err(|_| BAD_TOKEN)?),
             b'A' => options.identity = number()?.try_into().map_err(|_| BAD_TOKEN)?,
+            b'V' => {
+                let bytes = number()?.try_into().ok().and_then(NonZeroUsize::new);
+                options.entry = Some(bytes.ok_or(BAD_TOKEN)?);
+            }
             b'B' => self.not_before = Cow::Owned(BASE64.decode(token).map_err(|_| BAD_TOKEN)?),
             b'O' | b'P' | b'L' | b'k' | b's' | b'c' | b'f' | b'h' | b'l' | b'u' => {}
             _ => return Err("CLIENT_ERROR invalid flag"),

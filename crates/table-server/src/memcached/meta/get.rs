@@ -73,6 +73,9 @@ pub(in crate::memcached) fn get(
         }
         return Ok(false);
     };
+    if let Some(bytes) = options.entry {
+        newest_first(value, bytes.get(), options.identity, &meta.not_before);
+    }
     let mark = mark.unwrap_or_else(|| leases.mark(key, found.unique));
     let expires = found.expires_at;
     let is_due = options.renew_below.is_some_and(|seconds| {
@@ -105,6 +108,14 @@ pub(in crate::memcached) fn get(
         output.extend_from_slice(b"\r\n");
     }
     Ok(true)
+}
+
+/// Turns a sequence of entries round, and leaves out those that are too old, as `ms` in the mode `V`
+/// would with the same flags. What is before the first whole entry is none.
+fn newest_first(value: &mut Vec<u8>, bytes: usize, identity: usize, not_before: &[u8]) {
+    let is_new = |entry: &&[u8]| entry.get(identity..).unwrap_or_default() >= not_before;
+    let entries = value.rchunks_exact(bytes).filter(is_new);
+    *value = entries.flatten().copied().collect();
 }
 
 /// Makes an empty record, unless there is one.

@@ -48,9 +48,13 @@ pub(super) fn answer(
         Outcome::NotStored => b"NS",
         Outcome::Differs => b"EX",
         Outcome::NotFound => b"NF",
-        Outcome::Number { value, unique } => {
+        Outcome::Number {
+            value,
+            unique,
+            is_new,
+        } => {
             facts.unique = unique;
-            return changed_number(meta, value, &facts, output);
+            return changed_number(meta, (value, is_new), &facts, output);
         }
         Outcome::Stored { unique } => {
             facts.unique = unique;
@@ -70,9 +74,14 @@ pub(super) fn answer(
     output.extend_from_slice(b"\r\n");
 }
 
-/// Writes the answer to `ma` that has changed a number.
-fn changed_number(meta: &Meta<'_>, value: u64, facts: &Facts, output: &mut Vec<u8>) {
-    if meta.options.is_quiet {
+/// Writes the answer to `ma` that has changed a number. That a record is new is told whoever is quiet.
+fn changed_number(
+    meta: &Meta<'_>,
+    (value, is_new): (u64, bool),
+    facts: &Facts,
+    output: &mut Vec<u8>,
+) {
+    if meta.options.is_quiet && !is_new {
         return;
     }
     let mut buffer = itoa::Buffer::new();

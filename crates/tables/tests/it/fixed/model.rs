@@ -120,7 +120,7 @@ fn expected(
             match answer {
                 Answer::Integer(sum) => Some(Outcome::Integer(sum)),
                 Answer::Double(sum) => Some(Outcome::Double(sum)),
-                Answer::Stored | Answer::Number(_) => None,
+                Answer::Stored | Answer::Number { .. } => None,
             }
         }
         Decision::Remove => {

@@ -189,6 +189,9 @@ impl Effective {
             "tls.certificate" => settings.certificate.certificate.as_mut(),
             "tls.key" => settings.certificate.key.as_mut(),
             "access_log.path" => settings.access_log.file_mut(),
+            "tables.unix" => settings.tables.unix.as_mut(),
+            "tables.copies" => settings.tables.copies.as_mut(),
+            "tables.restores" => settings.tables.restores.as_mut(),
             _ => None,
         };
         if let (Some(written), Some(folder)) = (written, path.parent())

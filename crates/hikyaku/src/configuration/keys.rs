@@ -6,6 +6,7 @@ use super::{
     settings::Settings,
     value::{Given, Value},
 };
+use crate::tables::{LOG_FILE_BYTES_MAX, LOG_FILE_BYTES_MIN};
 
 /// One key of the configuration.
 pub(super) struct Key {
@@ -544,6 +545,76 @@ pub(super) static KEYS: &[Key] = &[
         "tables.server_id",
         tables.server_id,
         "This server's number in update logs, from 1: each server of a pair or chain has its own."
+    ),
+    key!(
+        "tables.log_bytes",
+        tables.log_bytes,
+        "Bytes of the tables' update log that are kept for followers and restores; what a recovery needs is kept whatever this is."
+    ),
+    Key {
+        name: "tables.log_file_bytes",
+        help: "Bytes of each of its files, 65536 to 1073741824; the oldest goes as a whole.",
+        example: "",
+        read: |settings, given| {
+            let bytes = Value::read(given)?;
+            if !(LOG_FILE_BYTES_MIN..=LOG_FILE_BYTES_MAX).contains(&bytes) {
+                return Err("expected 65536 to 1073741824 bytes".to_owned());
+            }
+            settings.tables.log_file_bytes = bytes;
+            Ok(())
+        },
+        write: |settings| settings.tables.log_file_bytes.write(),
+    },
+    key!(
+        "tables.follow",
+        tables.follow,
+        "Another table server whose update log is followed, live, from where it stopped; needs a log here too.",
+        "\"10.0.0.2:11211\""
+    ),
+    key!(
+        "tables.follow_token",
+        tables.follow_token,
+        "What that server wants to be told first.",
+        "\"<its tables.token>\""
+    ),
+    key!(
+        "tables.follow_since",
+        tables.follow_since_us,
+        "Microseconds since 1970 from which on it is followed for the first time; 0: from the beginning of its log."
+    ),
+    key!(
+        "tables.copies",
+        tables.copies,
+        "A folder that clients of Tokyo Tyrant's protocol may have copies of tables written to.",
+        "\"/backup/tables\""
+    ),
+    key!(
+        "tables.restores",
+        tables.restores,
+        "The folder of the update logs that they may have restored, each in a folder of its own.",
+        "\"/backup/logs\""
+    ),
+    key!(
+        "tables.workers",
+        tables.workers,
+        "Threads that serve tables; unset means one for each core.",
+        "2"
+    ),
+    key!(
+        "tables.connections_max",
+        tables.connections_max,
+        "Connections of the tables' clients open at the same time."
+    ),
+    key!(
+        "tables.value_bytes_max",
+        tables.value_bytes_max,
+        "Bytes of one value that a client of the tables may send."
+    ),
+    key!(
+        "tables.idle_timeout",
+        tables.idle_timeout,
+        "Seconds that a connection of theirs may be silent; unset means any time.",
+        "3600"
     ),
     key!(
         "metrics.listen",

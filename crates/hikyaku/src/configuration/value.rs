@@ -11,7 +11,7 @@ use hikyaku_tables::{Logging, NamedTable};
 use toml::de::DeValue;
 
 use super::settings::{DatabaseUrl, DurabilityKind, LogFormat, SecretKey};
-use crate::tables::Token;
+use crate::tables::{Followed, Token};
 
 /// A value as somebody wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -411,6 +411,17 @@ impl Value for Token {
     }
     fn write(&self) -> Option<String> {
         Some(quoted("(not shown)"))
+    }
+}
+
+impl Value for Followed {
+    fn read(given: &Given) -> Result<Self, String> {
+        read_text(given, "a server to follow, HOST:PORT", |text| {
+            text.parse().ok()
+        })
+    }
+    fn write(&self) -> Option<String> {
+        Some(quoted(&self.to_string()))
     }
 }
 

@@ -12,6 +12,7 @@ mod sessions;
 
 use std::{
     io::{self, Read},
+    path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
 };
 
@@ -115,6 +116,11 @@ pub(crate) enum Operation {
     },
     /// List what is revoked.
     RevokedSessions,
+    /// Copy tables, as the beginning of a server that follows this one.
+    CopyTables {
+        /// The new folder, from the root.
+        to: PathBuf,
+    },
     /// List who looked at a member's page.
     Footprints {
         /// The member's public key in hex.
@@ -140,6 +146,7 @@ impl Operation {
             Self::Condition => "condition",
             Self::Members { .. } => "members",
             Self::Footprints { .. } => "footprints",
+            Self::CopyTables { .. } => "tables copy",
             Self::Ban { .. } => "ban",
             Self::Unban { .. } => "unban",
             Self::Bans => "bans",
@@ -271,6 +278,10 @@ pub(crate) fn carry_out(
             let watch = watch.ok_or_else(|| Failure::Failed("no server runs".to_owned()))?;
             Ok(Report::Condition(ConditionReport::of(watch)))
         }
+        Operation::CopyTables { .. } => Err(Failure::Failed(
+            "the tables of this server are in a folder of their own: name it with --folder"
+                .to_owned(),
+        )),
         Operation::Members { .. } | Operation::Footprints { .. } => {
             let members = host.members.as_deref().ok_or_else(nothing_kept)?;
             ask_about(members, operation)

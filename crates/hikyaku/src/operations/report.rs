@@ -52,6 +52,11 @@ pub(crate) enum Report {
     Condition(ConditionReport),
     /// Members.
     Members(MembersReport),
+    /// A copy of tables.
+    TablesCopied {
+        /// The position in the log up to which they have its updates.
+        position: u64,
+    },
     /// Who looked at a member's page.
     Footprints(FootprintsReport),
     /// A new ban.

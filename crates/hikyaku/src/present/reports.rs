@@ -38,7 +38,10 @@ pub(crate) fn report(report: &Report) -> String {
         Report::Repaired(report) => repaired(report),
         Report::Compacted => "compacted\n".to_owned(),
         // Nothing is left to say, or a command of their own says it.
-        Report::Sent { .. } | Report::Requests(_) | Report::Condition(_) => String::new(),
+        Report::Sent { .. }
+        | Report::Requests(_)
+        | Report::Condition(_)
+        | Report::TablesCopied { .. } => String::new(),
         Report::Members(report) => members(report),
         Report::Footprints(report) => footprints(report),
         Report::Banned(one) => ban(one),

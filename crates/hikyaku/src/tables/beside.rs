@@ -2,8 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
-    path::PathBuf,
     sync::Arc,
     thread::{self, JoinHandle},
 };
@@ -11,59 +9,19 @@ use std::{
 use futures_channel::oneshot;
 use hikyaku_observe::Observations;
 use hikyaku_server::Gauge;
-use hikyaku_table_server::{Count, Metrics, TableServer, TableServerConfig};
-use hikyaku_tables::{Logging, NamedTable, Table, Tables, TablesOptions};
-use hikyaku_vfs::{Disk, RealDisk};
+use hikyaku_table_server::{Count, Metrics, TableServer};
+use hikyaku_tables::{Table, Tables};
 
-use super::failure;
+use super::asked::Asked;
 use crate::{
     configuration::Settings,
+    control::ControlServer,
     failure::{Failure, chain},
 };
 
-/// Which tables are served beside the relay, and where.
-#[derive(Debug, Clone)]
-pub(crate) struct TablesSettings {
-    /// The tables; none: none are served.
-    pub(crate) open: Vec<NamedTable>,
-    /// Where clients connect.
-    pub(crate) listen: Option<SocketAddr>,
-    /// A Unix socket.
-    pub(crate) unix: Option<PathBuf>,
-    /// What clients over TCP must present.
-    pub(crate) token: Option<Token>,
-    /// Whether updates are logged.
-    pub(crate) logging: Logging,
-    /// This server's number in update logs.
-    pub(crate) server_id: u32,
-}
-
-impl Default for TablesSettings {
-    fn default() -> Self {
-        Self {
-            open: Vec::new(),
-            // memcached's port.
-            listen: Some(([127, 0, 0, 1], 11211).into()),
-            unix: None,
-            token: None,
-            logging: Logging::Async,
-            server_id: 1,
-        }
-    }
-}
-
-/// What clients must present. Never shown.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Token(pub(crate) String);
-
-impl std::fmt::Debug for Token {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Token(..)")
-    }
-}
-
 /// Tables that are being served; until [`ServedTables::stop`].
 pub(crate) struct ServedTables {
+    control: Option<ControlServer>,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
     tables: Arc<Tables>,
@@ -79,22 +37,8 @@ impl ServedTables {
             return Ok(None);
         }
         let folder = settings.data.join("tables");
-        let disk: Disk = Arc::new(RealDisk);
-        let options = TablesOptions {
-            logging: wanted.logging,
-            ..TablesOptions::new(wanted.server_id)
-        };
-        let tables = Tables::open(&disk, &folder, &wanted.open, &options)
-            .map_err(|error| failure("can't open the tables", &error))?;
-        let tables = Arc::new(tables);
-        let config = TableServerConfig {
-            listen: wanted.listen,
-            unix: wanted.unix.clone(),
-            token: wanted.token.clone().map(|token| token.0),
-            server_id: wanted.server_id,
-            measure_requests: settings.server.measure_requests,
-            ..TableServerConfig::default()
-        };
+        let tables = wanted.open(&folder)?;
+        let config = wanted.config(settings.server.measure_requests);
         let server = TableServer::bind_set(config, Arc::clone(&tables)).map_err(|error| {
             Failure::Failed(format!("the tables can't be served: {}", chain(&error)))
         })?;
@@ -116,7 +60,12 @@ impl ServedTables {
                 }
             })
             .map_err(|error| Failure::io("no thread for the tables", &error))?;
+        let asked = Asked {
+            tables: Arc::clone(&tables),
+            observations: observations.clone(),
+        };
         Ok(Some(Self {
+            control: asked.listen(&folder),
             stop,
             thread,
             tables,
@@ -185,6 +134,9 @@ impl ServedTables {
 
     /// Answers what was asked, and closes the tables.
     pub(crate) fn stop(self) {
+        if let Some(control) = self.control {
+            control.stop();
+        }
         // It may have stopped by itself.
         let _ = self.stop.send(());
         if self.thread.join().is_err() {

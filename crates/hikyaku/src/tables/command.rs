@@ -1,9 +1,13 @@
 //! The commands and flags about tables.
 
-use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf, time::Duration};
 
-use clap::{Args, Subcommand, ValueEnum};
-use hikyaku_tables::NamedTable;
+use clap::{Args, Subcommand, ValueEnum, builder::RangedI64ValueParser};
+use hikyaku_tables::{Logging, NamedTable};
+
+use super::settings::{
+    Followed, LISTEN, LOG_FILE_BYTES_MAX, LOG_FILE_BYTES_MIN, TablesSettings, Token,
+};
 
 /// The commands about tables.
 #[derive(Debug, Subcommand)]
@@ -42,20 +46,23 @@ Example:
     /// Copy a folder of tables, as the beginning of a server that follows this one
     ///
     /// The copy knows up to where the log is in it: a server on it, under a number of its own, goes on
-    /// from there with --follow. No server may have the tables open.
+    /// from there with --follow. If a server has the tables open, it is asked for the copy, and goes on
+    /// serving meanwhile; what it has open is copied. Tables in memory are left out.
     #[command(after_help = "\
-Example:
-  hikyaku tables copy --open seen=seen.fixed --server-id 1 /backup/tables")]
+Examples:
+  hikyaku tables copy /backup/tables
+  hikyaku tables copy --folder /srv/tables --open seen=seen.fixed /backup/tables   (no server runs)")]
     Copy {
         /// The folder of the tables
         #[arg(long, value_name = "DIR", default_value = "tables")]
         folder: PathBuf,
-        /// A table: its name, and its file with options
-        #[arg(long, value_name = "NAME=TABLE", required = true)]
+        /// A table: its name, and its file with options; needed where no server has them open
+        #[arg(long, value_name = "NAME=TABLE")]
         open: Vec<NamedTable>,
-        /// The number of the server whose tables they are
-        #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
-        server_id: u32,
+        /// The number of the server whose tables they are, where no server has them open [default: as
+        /// their log says, or 1]
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        server_id: Option<u32>,
         /// The new folder
         #[arg(value_name = "TO")]
         to: PathBuf,
@@ -131,9 +138,16 @@ pub(crate) struct ServeFlags {
     /// This server's number in update logs, from 1: each server of a pair or chain has its own
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) server_id: u32,
+    /// Bytes of the update log that are kept for followers and restores; what a recovery needs is kept
+    /// whatever this is
+    #[arg(long, value_name = "BYTES", default_value = "1073741824")]
+    pub(super) log_bytes: u64,
+    /// Bytes of each of the log's files, 64 KiB to 1 GiB; the oldest goes as a whole
+    #[arg(long, value_name = "BYTES", default_value = "67108864", value_parser = log_file_bytes())]
+    pub(super) log_file_bytes: u32,
     /// Follow another table server's update log, live, and go on where it stopped; needs --log
-    #[arg(long, value_name = "HOST:PORT", value_parser = follow_address)]
-    pub(super) follow: Option<(String, u16)>,
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(super) follow: Option<Followed>,
     /// The token of the server that is followed, if it wants one
     #[arg(
         long,
@@ -167,6 +181,42 @@ pub(crate) struct ServeFlags {
     pub(super) idle_timeout: Option<u64>,
 }
 
+fn log_file_bytes() -> RangedI64ValueParser<u32> {
+    RangedI64ValueParser::new().range(i64::from(LOG_FILE_BYTES_MIN)..=i64::from(LOG_FILE_BYTES_MAX))
+}
+
+impl ServeFlags {
+    /// Returns what they choose.
+    pub(super) fn settings(&self) -> TablesSettings {
+        TablesSettings {
+            open: self.open.clone(),
+            listen: match (self.listen, &self.unix) {
+                (None, None) => Some(LISTEN.into()),
+                (listen, _) => listen,
+            },
+            unix: self.unix.clone(),
+            token: self.token.clone().map(Token),
+            logging: match self.log {
+                Log::None => Logging::None,
+                Log::Async => Logging::Async,
+                Log::Sync => Logging::Sync,
+            },
+            log_bytes: self.log_bytes,
+            log_file_bytes: self.log_file_bytes,
+            server_id: self.server_id,
+            follow: self.follow.clone(),
+            follow_token: self.follow_token.clone().map(Token),
+            follow_since_us: self.follow_since,
+            copies: self.copies.clone(),
+            restores: self.restores.clone(),
+            workers: self.workers,
+            connections_max: self.connections_max,
+            value_bytes_max: self.value_bytes_max,
+            idle_timeout: self.idle_timeout.map(Duration::from_secs),
+        }
+    }
+}
+
 /// Whether updates are logged.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 pub(super) enum Log {
@@ -176,13 +226,4 @@ pub(super) enum Log {
     Async,
     /// They are, and answers wait until they are durable
     Sync,
-}
-
-/// Reads a host and a port.
-fn follow_address(text: &str) -> Result<(String, u16), String> {
-    let parts = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-    let (host, port) = parts.ok_or("a server to follow is HOST:PORT")?;
-    let port = port.parse().map_err(|_| format!("{port} is no port"))?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Ok((host.to_owned(), port))
 }

@@ -1,14 +1,23 @@
 //! Tables brought back from a log, and copied as the beginning of another server's.
 
-use std::{path::Path, process::ExitCode};
+use std::{
+    os::unix::net::UnixStream,
+    path::{self, Path},
+    process::ExitCode,
+};
 
 use hikyaku_tables::{Logging, NamedTable};
 
 use super::{
-    failure,
-    transfer::{open_set, say},
+    asked, failure,
+    transfer::{log_of, open_set, say},
 };
-use crate::failure::Failure;
+use crate::{
+    control,
+    failure::Failure,
+    operations::{Operation, Report},
+    store::Store,
+};
 
 /// Carries out a log's updates again.
 pub(super) fn restore(
@@ -28,21 +37,39 @@ pub(super) fn restore(
     ))
 }
 
-/// Copies tables to a new folder.
+/// Copies tables to a new folder: has the server do so that has them open, if there is one.
 pub(super) fn copy(
     folder: &Path,
     open: &[NamedTable],
-    server: u32,
+    server: Option<u32>,
     to: &Path,
 ) -> Result<ExitCode, Failure> {
-    let tables = open_set(folder, open, server, Logging::Async)?;
-    let position = tables
-        .copy(to)
-        .and_then(|position| tables.close().map(|()| position))
-        .map_err(|error| failure(&format!("can't copy to {}", to.display()), &error))?;
+    let to = path::absolute(to)
+        .map_err(|error| Failure::io(&format!("can't find {}", to.display()), &error))?;
+    let socket = control::socket(folder);
+    let report = if UnixStream::connect(&socket).is_ok() {
+        Store::Served(socket).ask(&Operation::CopyTables { to: to.clone() })?
+    } else {
+        if open.is_empty() {
+            return Err(Failure::Usage(format!(
+                "no server has {} open: name its tables with --open",
+                folder.display()
+            )));
+        }
+        let server = server.map_or_else(|| log_of(folder), |server| Ok(Some(server)))?;
+        let tables = open_set(folder, open, server.unwrap_or(1), Logging::Async)?;
+        let copied = asked::copy(&tables, &to)?;
+        tables
+            .close()
+            .map_err(|error| failure("can't close the tables", &error))?;
+        copied
+    };
+    let Report::TablesCopied { position } = report else {
+        let text = "the running server's answer is not understood";
+        return Err(Failure::Failed(text.to_owned()));
+    };
     say(&format!(
-        "{} has the tables up to position {} of the log",
-        to.display(),
-        position.0
+        "{} has the tables up to position {position} of the log",
+        to.display()
     ))
 }

@@ -111,7 +111,7 @@ fn is_there(path: &Path) -> Result<bool, Failure> {
 }
 
 /// Returns the number of the server that has written the update log of a folder, if there is one.
-fn log_of(folder: &Path) -> Result<Option<u32>, Failure> {
+pub(super) fn log_of(folder: &Path) -> Result<Option<u32>, Failure> {
     let disk: Disk = Arc::new(RealDisk);
     Tables::logged_by(&disk, folder)
         .map_err(|error| failure("can't read the tables' update log", &error))

@@ -9,6 +9,7 @@ use std::{
     thread,
 };
 
+use hikyaku_postgres::testing::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::program::Place;
@@ -252,6 +253,73 @@ fn a_replica_ends_with_equal_tables_after_cut_wires_and_kill_nine_of_either() {
     assert!(ours.len() > 100, "{}", ours.len());
     assert_eq!(ours, theirs);
     drop((source, replica));
+}
+
+/// Makes the update of a number to a record that only this side of a pair changes.
+fn update_own(client: &mut Client, side: usize, number: u64) {
+    let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 33;
+    let key = (random % 200 + 1 + 1000 * side as u64).to_string();
+    let key = match random % 3 {
+        0 => format!("names:{key}"),
+        _ => key,
+    };
+    if random % 7 == 0 {
+        client
+            .send(0x20, &[key.len() as u32], &[key.as_bytes()])
+            .unwrap();
+        client.done().unwrap();
+    } else {
+        client.put(key.as_bytes(), number.to_string().as_bytes());
+    }
+}
+
+#[test]
+fn a_pair_ends_with_equal_tables_after_cut_wires_and_kill_nine_of_either() {
+    const ROUNDS: u64 = 6;
+    const UPDATES: u64 = 400;
+    let places = [Place::new(), Place::new()];
+    let addresses = [free_port(), free_port()].map(|port| format!("127.0.0.1:{port}"));
+    let wires = addresses.clone().map(Wire::to);
+    let start = |side: usize| {
+        let follow = Some(wires[1 - side].address.as_str());
+        Server::start(&places[side], side as u32 + 1, &addresses[side], follow).0
+    };
+    let mut servers = [0, 1].map(start);
+    let mut clients = [0, 1].map(|side: usize| Client::to(&addresses[side]));
+    for number in 0..ROUNDS * UPDATES {
+        for (side, client) in clients.iter_mut().enumerate() {
+            update_own(client, side, number);
+        }
+        if number % UPDATES != UPDATES / 2 {
+            continue;
+        }
+        match (number / UPDATES % 3) as usize {
+            2 => wires.iter().for_each(Wire::cut),
+            side => {
+                let [one, two] = servers;
+                let (killed, other) = if side == 0 { (one, two) } else { (two, one) };
+                killed.kill_nine();
+                let again = start(side);
+                servers = if side == 0 {
+                    [again, other]
+                } else {
+                    [other, again]
+                };
+                clients[side] = Client::to(&addresses[side]);
+            }
+        }
+    }
+    for (client, key) in clients.iter_mut().zip([b"5001", b"5002"]) {
+        client.put(key, b"end");
+    }
+    for client in &mut clients {
+        client.wait_for(b"5001", b"end");
+        client.wait_for(b"5002", b"end");
+    }
+    let [ours, theirs] = clients.each_mut().map(Client::records);
+    assert!(ours.len() > 200, "{}", ours.len());
+    assert_eq!(ours, theirs);
+    drop(servers);
 }
 
 /// Ends a server as an operator does.

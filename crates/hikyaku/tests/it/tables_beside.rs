@@ -111,3 +111,65 @@ fn a_table_that_is_none_is_refused_with_its_line() {
     let said = place.run(&["serve"]).failed(2);
     assert!(said.contains("NAME=TABLE") && said.contains(":2"), "{said}");
 }
+
+#[test]
+fn tables_beside_the_relay_are_copied_followed_and_limited_as_those_alone() {
+    let (source, source_port) = two_tables();
+    let (follower, port) = (Place::new(), free_port());
+    follower.write(
+        "hikyaku.toml",
+        format!(
+            "[tables]\nopen = [\"seen=seen.fixed?width=16\", \"names=names.hash\"]\n\
+             listen = \"127.0.0.1:{port}\"\nserver_id = 2\nvalue_bytes_max = 10\n\
+             follow = \"127.0.0.1:{source_port}\"\ncopies = \"kept\"\n"
+        ),
+    );
+    std::fs::create_dir(follower.path().join("kept")).unwrap();
+    let relays = [Relay::start(&source), Relay::start(&follower)];
+    let connect = |port| BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let mut stream = connect(source_port);
+    assert_eq!(ask(&mut stream, "set 7 0 0 5\r\nhello\r\n"), "STORED\r\n");
+    let mut asker = connect(port);
+    while ask(&mut asker, "mg 7 s\r\n") != "HD s5\r\n" {
+        std::thread::yield_now();
+    }
+    let refused = ask(&mut asker, "set names:a 0 0 11\r\n01234567890\r\n");
+    assert!(
+        refused.starts_with("SERVER_ERROR object too large"),
+        "{refused}"
+    );
+    let mut binary = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    binary.write_all(b"\xc8\x73\0\0\0\x01c").unwrap();
+    let mut done = [9];
+    std::io::Read::read_exact(&mut binary, &mut done).unwrap();
+    assert_eq!(done, [0]);
+    assert!(follower.path().join("kept/c").exists());
+    let folder = source.data().join("tables");
+    let copy = [
+        "tables",
+        "copy",
+        "--folder",
+        folder.to_str().unwrap(),
+        "copied",
+    ];
+    let said = source.run(&copy).ok();
+    assert!(said.contains("up to position"), "{said}");
+    for relay in relays {
+        relay.stop();
+    }
+}
+
+#[test]
+fn a_key_of_the_tables_that_is_wrong_is_refused() {
+    for (key, told) in [
+        ("log_file_bytes = 5", "65536"),
+        ("follow = \"nowhere\"", "HOST:PORT"),
+        ("follow = \"127.0.0.1:1\"\nlog = \"none\"", "update log"),
+    ] {
+        let place = Place::new();
+        let table = "[tables]\nopen = [\"seen=seen.fixed?width=16\"]\n";
+        place.write("hikyaku.toml", format!("{table}{key}\n"));
+        let said = place.run(&["serve", "--listen", "127.0.0.1:0"]).failed(2);
+        assert!(said.contains(told), "{key}: {said}");
+    }
+}

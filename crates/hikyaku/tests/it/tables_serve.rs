@@ -20,6 +20,8 @@ struct Served {
     child: Child,
     /// Where clients connect, as it says.
     places: String,
+    /// What it said before.
+    said: String,
 }
 
 impl Served {
@@ -38,7 +40,11 @@ impl Served {
         };
         // What else it says is nobody's business here, but must be read.
         thread::spawn(move || lines.for_each(drop));
-        Self { child, places }
+        Self {
+            child,
+            places,
+            said,
+        }
     }
 
     fn tcp(place: &Place, flags: &[&str]) -> Self {
@@ -300,6 +306,27 @@ fn wrong_flags_say_what_is_wrong() {
 }
 
 #[test]
+fn a_width_that_a_file_does_not_have_is_told() {
+    let place = Place::new();
+    let served = Served::tcp(&place, &["--open", FIXED]);
+    let wider = tyrant(0x71, &[b"width=20"]);
+    say(&mut served.connect(), &wider, &[0]);
+    served.stop();
+    let served = Served::tcp(&place, &["--open", FIXED]);
+    assert!(
+        served.said.contains("width=16") && served.said.contains("has, 20"),
+        "{}",
+        served.said
+    );
+    say(
+        &mut served.connect(),
+        &tyrant(0x10, &[b"1", &[b'x'; 20]]),
+        &[0],
+    );
+    served.stop();
+}
+
+#[test]
 fn a_limit_of_values_and_connections_is_a_flag() {
     let place = Place::new();
     let flags = [
@@ -436,4 +463,90 @@ fn copies_and_restores_are_made_where_the_operator_says() {
     say(&mut client, &restore, &[0]);
     say(&mut client, &tyrant(0x30, &[b"1"]), b"\0\0\0\0\x04kept");
     served.stop();
+}
+
+#[test]
+fn a_running_server_is_copied_and_the_copy_follows_from_there() {
+    let place = Place::new();
+    let logged = [
+        "--log",
+        "async",
+        "--log-file-bytes",
+        "65536",
+        "--log-bytes",
+        "1000",
+    ];
+    let source = [
+        &["--open", FIXED, "--open", "names=names.hash"][..],
+        &logged,
+    ]
+    .concat();
+    let served = Served::tcp(&place, &source);
+    let mut client = served.connect();
+    say(&mut client, &tyrant(0x10, &[b"7", b"before"]), &[0]);
+    say(&mut client, &tyrant(0x10, &[b"names:n", b"before"]), &[0]);
+    let said = place.run(&["tables", "copy", "copied"]).ok();
+    assert!(said.contains("up to position 2 of the log"), "{said}");
+    let again = place.run(&["tables", "copy", "copied"]).failed(1);
+    assert!(again.contains("copied"), "{again}");
+    say(&mut client, &tyrant(0x10, &[b"8", b"since"]), &[0]);
+    let follower = [
+        "--folder",
+        "copied",
+        "--server-id",
+        "2",
+        "--follow",
+        &served.places,
+    ];
+    let follower = Served::tcp(&place, &[&source[..], &follower].concat());
+    let mut asker = follower.connect();
+    while {
+        asker.write_all(&tyrant(0x30, &[b"8"])).unwrap();
+        let mut code = [9];
+        asker.read_exact(&mut code).unwrap();
+        code == [1]
+    } {
+        thread::yield_now();
+    }
+    let mut rest = [0; 9];
+    asker.read_exact(&mut rest).unwrap();
+    assert_eq!(&rest, b"\0\0\0\x05since");
+    for key in [&b"7"[..], b"names:n"] {
+        let found = [&b"\0\0\0\0\x06"[..], b"before"].concat();
+        say(&mut asker, &tyrant(0x30, &[key]), &found);
+    }
+    follower.stop();
+    served.stop();
+    // Nobody is asked now.
+    let nameless = place.run(&["tables", "copy", "other"]).failed(2);
+    assert!(nameless.contains("--open"), "{nameless}");
+    let open = [
+        "tables",
+        "copy",
+        "--open",
+        FIXED,
+        "--open",
+        "names=names.hash",
+        "other",
+    ];
+    let said = place.run(&open).ok();
+    assert!(
+        said.contains("other has the tables") || said.contains("/other has"),
+        "{said}"
+    );
+}
+
+#[test]
+fn who_follows_needs_a_log() {
+    let place = Place::new();
+    let flags = [
+        "tables",
+        "serve",
+        "--open",
+        FIXED,
+        "--follow",
+        "127.0.0.1:1",
+    ];
+    let said = place.run(&flags).failed(2);
+    assert!(said.contains("--log"), "{said}");
 }

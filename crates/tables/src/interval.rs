@@ -15,6 +15,9 @@ pub enum End {
     Key(Vec<u8>),
 }
 
+/// Both ends as keys.
+pub(crate) type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
+
 /// An interval of keys: `[10,20]`, `[10,20)`, `(10,20)`, `(10,20]`, where `min` and `max` stand for
 /// the table's first and last key: `(min,max)` has neither of the two.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,7 +71,7 @@ impl Interval {
         &self,
         first: impl Fn() -> Result<Option<Vec<u8>>, TableError>,
         last: impl Fn() -> Result<Option<Vec<u8>>, TableError>,
-    ) -> Result<Option<(Bound<Vec<u8>>, Bound<Vec<u8>>)>, TableError> {
+    ) -> Result<Option<Ends>, TableError> {
         let key = |end: &End| match end {
             End::First => first(),
             End::Last => last(),

@@ -7,7 +7,7 @@ use super::{
     key::{Digits, number},
     table::FixedTable,
 };
-use crate::{Interval, TableError};
+use crate::{Interval, TableError, interval::Ends};
 
 impl FixedTable {
     /// Returns the smallest key that has a record.
@@ -85,7 +85,7 @@ impl FixedTable {
 }
 
 /// Returns the places of the array between two ends, which need not be keys.
-fn indices(ends: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) -> Result<Range<u64>, TableError> {
+fn indices(ends: &Ends) -> Result<Range<u64>, TableError> {
     // A key's place is one less: the first key behind an end is at the end's own number.
     let at = |key: &[u8]| Ok::<_, TableError>(number(key)?.unwrap_or(u64::MAX));
     let start = match &ends.0 {

@@ -263,7 +263,7 @@ fn update_own(client: &mut Client, side: usize, number: u64) {
         0 => format!("names:{key}"),
         _ => key,
     };
-    if random % 7 == 0 {
+    if random.is_multiple_of(7) {
         client
             .send(0x20, &[key.len() as u32], &[key.as_bytes()])
             .unwrap();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::{
-    Options, PostgresError,
+    Connections, Options, PostgresError,
     connection::{OwnThread, Session},
     schema::schema_sql,
 };
@@ -11,9 +11,6 @@ use crate::{
 /// Settings and counts of the server.
 const SERVER: &str = "SELECT \
     current_setting('server_version'), \
-    current_setting('max_connections')::bigint - current_setting('superuser_reserved_connections')::bigint \
-        - coalesce(current_setting('reserved_connections', true)::bigint, 0), \
-    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()), \
     (SELECT setting::bigint * 8192 FROM pg_settings WHERE name = 'shared_buffers'), \
     pg_database_size(current_database()), \
     current_setting('autovacuum') = 'on', \
@@ -61,10 +58,8 @@ const PLACE: &str = "SELECT pg_is_in_recovery(), \
 pub struct Examination {
     /// The server's version.
     pub server_version: String,
-    /// Connections that the server allows those who are no superusers.
-    pub connections_allowed: u64,
-    /// Connections that are open, everybody's; not this examination's own.
-    pub connections_open: u64,
+    /// The server's connections, without this examination's own.
+    pub connections: Connections,
     /// The server's own cache.
     pub shared_buffers_bytes: u64,
     /// The whole database.
@@ -75,7 +70,7 @@ pub struct Examination {
     pub crash_safe: bool,
     /// Whether what is committed is on the disk.
     pub synchronous_commit: bool,
-    /// The age of the oldest transaction of any client, in seconds.
+    /// The age of the oldest transaction of any client that this role may know of, in seconds.
     pub oldest_transaction_seconds: u64,
     /// Sessions that wait for a lock.
     pub waiting_for_locks: u64,
@@ -104,6 +99,8 @@ pub struct Examination {
 /// A server to read from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReplicaExamination {
+    /// Its connections, without this examination's own.
+    pub connections: Connections,
     /// It follows another server.
     pub follows: bool,
     /// What it has is not the database that is written to.
@@ -160,8 +157,13 @@ impl Examination {
                 ..options.clone()
             };
             let replica = OwnThread::start(&options)
-                .and_then(|replica| replica.with(async |session| place(session).await))
-                .map(|replica| ReplicaExamination {
+                .and_then(|replica| {
+                    replica.with(async |session| {
+                        Ok((place(session).await?, Connections::of(session).await?))
+                    })
+                })
+                .map(|(replica, connections)| ReplicaExamination {
+                    connections,
                     follows: replica.follows,
                     receives: replica.receives,
                     // Where both may be asked.
@@ -208,19 +210,18 @@ async fn examine(session: &Session, options: &Options) -> Result<Examination, Po
     if let Some(row) = session.rows(SERVER, &[]).await?.first() {
         found = Examination {
             server_version: row.get(0),
-            connections_allowed: number(row.get(1)),
-            connections_open: number(row.get(2)),
-            shared_buffers_bytes: number(row.get(3)),
-            database_bytes: number(row.get(4)),
-            autovacuum: row.get(5),
-            crash_safe: row.get(6),
-            synchronous_commit: row.get(7),
-            oldest_transaction_seconds: number(row.get(8)),
-            waiting_for_locks: number(row.get(9)),
-            unfrozen_transactions: number(row.get(10)),
-            pages_found: number(row.get(11)),
-            pages_read: number(row.get(12)),
-            clock_ms: number(row.get(13)),
+            connections: Connections::of(session).await?,
+            shared_buffers_bytes: number(row.get(1)),
+            database_bytes: number(row.get(2)),
+            autovacuum: row.get(3),
+            crash_safe: row.get(4),
+            synchronous_commit: row.get(5),
+            oldest_transaction_seconds: number(row.get(6)),
+            waiting_for_locks: number(row.get(7)),
+            unfrozen_transactions: number(row.get(8)),
+            pages_found: number(row.get(9)),
+            pages_read: number(row.get(10)),
+            clock_ms: number(row.get(11)),
             ..found
         };
     }

@@ -8,6 +8,7 @@ mod backfill;
 mod bans;
 mod columns;
 mod connection;
+mod connections;
 mod error;
 mod examination;
 mod feed;
@@ -29,6 +30,8 @@ mod write;
 
 pub use crate::{
     backfill::{Backfill, BackfillState, BackfillStatus, Pace},
+    connection::Address,
+    connections::{CONNECTIONS_BESIDE, Connections},
     error::PostgresError,
     examination::{Examination, ReplicaExamination, SlowStatement, TableExamination},
     meters::PostgresMeters,
@@ -36,5 +39,5 @@ pub use crate::{
     schema::schema_sql,
     sessions::RevocationNews,
     statistics::PostgresStatistics,
-    store::{CONNECTIONS_BESIDE, PostgresStore},
+    store::PostgresStore,
 };

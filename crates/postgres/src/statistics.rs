@@ -11,7 +11,8 @@ const FIGURES: &str = "SELECT \
     (SELECT last_value FROM {schema}.position), \
     (SELECT max(version) FROM {schema}.versions), \
     current_setting('server_version'), \
-    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'), \
+    (SELECT count(*) FROM pg_stat_activity \
+        WHERE coalesce(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL), \
     current_setting('max_connections')::bigint";
 
 /// Figures of the store.

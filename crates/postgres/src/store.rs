@@ -20,7 +20,8 @@ use tokio::{
 
 use crate::{
     Options, PostgresError, PostgresMeters, backfill,
-    connection::{Connector, IdleSessions, Lanes, Session},
+    connection::{Connector, IdleSessions, Lanes},
+    connections::{Connections, to_primary, to_replica},
     feed::{Feed, PLACE, position},
     neighbours::{self, Speaker},
     reader::PostgresReader,
@@ -33,10 +34,6 @@ use crate::{
 
 /// How long closing waits for what was handed over: longer than a write is tried again for.
 const CLOSE_MAX: Duration = Duration::from_secs(20);
-
-/// A node's connections beside its workers': the writer's, the listener's, that of what nodes tell each
-/// other, and that of the backfill, which looks for work now and then.
-pub const CONNECTIONS_BESIDE: usize = 4;
 
 type Answer<T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send>>;
 
@@ -97,9 +94,17 @@ impl PostgresStore {
             place,
             node,
         } = wait(prepare(&connector, options))?;
+        // What one node at a time does takes a connection each, which nobody knows before.
+        let mut leases = connector.clone();
         if options.workers > 0 {
             // By this the nodes that start later know how many connections this one may need.
-            connector.call(&format!("node {node} up to {}", connections_max(options)));
+            connector.call(&format!("node {node} up to {}", to_primary(options)));
+            leases.call(&format!("lease of node {node}"));
+            if let Some(replica) = &mut replica {
+                let most = to_replica(options);
+                runtime.spawn(check_replica(replica.clone(), most));
+                replica.call(&format!("node {node} up to {most}"));
+            }
         }
         let replica = replica.map(Replica::watch);
         let feed = Arc::new(Feed::new(position, node.clone(), replica.is_some()));
@@ -111,7 +116,7 @@ impl PostgresStore {
             options.retry_time,
         );
         let neighbours = Arc::new(Nodes {
-            connector: connector.clone(),
+            leases,
             speaker,
             feed: Arc::clone(&feed),
         });
@@ -191,7 +196,10 @@ struct Prepared {
 
 async fn prepare(connector: &Connector, options: &Options) -> Result<Prepared, PostgresError> {
     let session = connector.connect().await?;
-    check_connections(&session, options).await?;
+    if options.workers > 0 {
+        let connections = Connections::of(&session).await?;
+        connections.check(to_primary(options))?;
+    }
     migrate(&session.client, &connector.schema).await?;
     if options.defer_indexes {
         defer(&session, &connector.schema).await?;
@@ -210,58 +218,22 @@ async fn prepare(connector: &Connector, options: &Options) -> Result<Prepared, P
     })
 }
 
-/// Returns how many connections this node may have at the same time.
-fn connections_max(options: &Options) -> usize {
-    options.workers * options.connections_per_worker + CONNECTIONS_BESIDE
-}
-
-/// What the server allows; what other nodes on it may need, and how many they are; and what is open
-/// beside theirs.
-const CONNECTIONS: &str = "WITH open AS ( \
-        SELECT application_name AS name, \
-            substring(application_name FROM ' node [0-9a-f]{8} up to ([0-9]+)$')::bigint AS most \
-        FROM pg_stat_activity \
-        WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() \
-    ), nodes AS (SELECT DISTINCT name, most FROM open WHERE most IS NOT NULL) \
-    SELECT current_setting('max_connections')::bigint \
-        - current_setting('superuser_reserved_connections')::bigint \
-        - coalesce(current_setting('reserved_connections', true)::bigint, 0), \
-        (SELECT coalesce(sum(most), 0)::bigint FROM nodes), (SELECT count(*) FROM nodes), \
-        (SELECT count(*) FROM open WHERE most IS NULL)";
-
-/// Refuses more connections than the server can ever have, and warns where the nodes together may
-/// need more.
-async fn check_connections(session: &Session, options: &Options) -> Result<(), PostgresError> {
-    if options.workers == 0 {
-        return Ok(());
+/// Says if the replica allows too few connections. One that is not there is looked at when it is used.
+async fn check_replica(connector: Connector, needed: usize) {
+    let Ok(session) = connector.connect().await else {
+        return;
+    };
+    if let Ok(connections) = Connections::of(&session).await
+        && let Err(error) = connections.check(needed)
+    {
+        tracing::warn!(%error, "the replica may run out of connections");
     }
-    let needed = i64::try_from(connections_max(options)).unwrap_or(i64::MAX);
-    let rows = session.rows(CONNECTIONS, &[]).await?;
-    let (allowed, theirs, nodes, others): (i64, i64, i64, i64) =
-        rows.first().map_or((0, 0, 0, 0), |row| {
-            (row.get(0), row.get(1), row.get(2), row.get(3))
-        });
-    if needed > allowed {
-        return Err(PostgresError::Refused(format!(
-            "this node may need {needed} connections (workers x connections per worker + \
-             {CONNECTIONS_BESIDE}), and the server allows {allowed}: raise its max_connections, or \
-             lower store.connections_per_worker or workers"
-        )));
-    }
-    let all = needed.saturating_add(theirs).saturating_add(others);
-    if all > allowed {
-        tracing::warn!(
-            "the database may run out of connections: this node may need {needed}, {nodes} other \
-             nodes {theirs}, other programs have {others}, and the server allows {allowed}; raise \
-             its max_connections, or lower store.connections_per_worker"
-        );
-    }
-    Ok(())
 }
 
 /// The other nodes.
 struct Nodes {
-    connector: Connector,
+    /// Makes connections for what one node at a time does.
+    leases: Connector,
     speaker: Speaker,
     feed: Arc<Feed>,
 }
@@ -276,9 +248,9 @@ impl Neighbours for Nodes {
     }
 
     fn lease(&self, name: &str) -> LeaseFuture {
-        let schema = self.connector.schema.clone();
+        let schema = self.leases.schema.clone();
         Box::pin(neighbours::lease(
-            self.connector.clone(),
+            self.leases.clone(),
             schema,
             name.to_owned(),
         ))

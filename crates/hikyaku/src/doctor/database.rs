@@ -2,7 +2,9 @@
 
 use std::{num::NonZeroUsize, thread};
 
-use hikyaku_postgres::{CONNECTIONS_BESIDE, Examination, ReplicaExamination, TableExamination};
+use hikyaku_postgres::{
+    CONNECTIONS_BESIDE, Connections, Examination, ReplicaExamination, TableExamination,
+};
 
 use super::finding::{Finding, Findings, Level, rising};
 use crate::{
@@ -145,28 +147,23 @@ fn connections(
             .map_or_else(cores, NonZeroUsize::get),
     };
     let each = settings.store_connections_per_worker;
-    let node = (workers * each + CONNECTIONS_BESIDE) as u64;
-    let (open, allowed) = (found.connections_open, found.connections_allowed);
-    let level = if node > allowed {
-        Level::Bad
-    } else if condition.is_none() && node + open > allowed {
-        // Those of a running node may be among the open ones; they are not counted twice.
-        Level::Warn
-    } else {
-        rising(open as f64 / allowed.max(1) as f64, 0.8, 0.95)
-    };
-    findings.push(Finding::new(
-        "database connections",
-        level,
-        format!(
-            "this node may use {node} ({workers} workers x {each} + {CONNECTIONS_BESIDE}); {open} are open, \
-             everybody's; the server allows {allowed}"
-        ),
-        format!(
-            "raise max_connections, or lower store.connections_per_worker: the sum over all nodes and \
-             programs must stay below {allowed}"
-        ),
-    ));
+    let is_running = condition.is_some();
+    let beside = CONNECTIONS_BESIDE;
+    let needs = format!("{workers} workers x {each} + {beside}");
+    let node = workers * each + beside;
+    let check = "database connections";
+    findings.push(fitting(check, node, &needs, found.connections, is_running));
+    if let Some(Ok(replica)) = &found.replica {
+        let needs = format!("{workers} workers x {each} + 1");
+        let (check, node) = ("replica connections", workers * each + 1);
+        findings.push(fitting(
+            check,
+            node,
+            &needs,
+            replica.connections,
+            is_running,
+        ));
+    }
     let Some(requests) = condition.and_then(|condition| condition.requests.as_ref()) else {
         return;
     };
@@ -186,9 +183,51 @@ fn connections(
         ),
         format!(
             "raise store.connections_per_worker (now {each}); the server has {} left",
-            allowed.saturating_sub(open)
+            found
+                .connections
+                .allowed
+                .saturating_sub(found.connections.open)
         ),
     ));
+}
+
+/// Whether all nodes' connections to a server fit into what it allows.
+fn fitting(
+    check: &'static str,
+    node: usize,
+    needs: &str,
+    connections: Connections,
+    is_running: bool,
+) -> Finding {
+    let Connections {
+        allowed,
+        nodes,
+        of_nodes,
+        others,
+        open,
+    } = connections;
+    // A node that runs is among the server's.
+    let node = node as u64;
+    let all = others + of_nodes + if is_running { 0 } else { node };
+    let level = if node > allowed {
+        Level::Bad
+    } else if all > allowed {
+        Level::Warn
+    } else {
+        rising(open as f64 / allowed.max(1) as f64, 0.8, 0.95)
+    };
+    Finding::new(
+        check,
+        level,
+        format!(
+            "this node may use {node} ({needs}); {nodes} nodes that run may use {of_nodes}, and {others} are \
+             open beside theirs; {open} are open, everybody's; the server allows {allowed}"
+        ),
+        format!(
+            "raise max_connections, or lower store.connections_per_worker: the sum over all nodes and \
+             programs must stay below {allowed}"
+        ),
+    )
 }
 
 fn indexes(found: &Examination, findings: &mut Findings) {

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::{Message, WebSocket, client};
 
 use crate::{
-    program::{Place, Relay},
+    program::{Place, Relay, ended},
     websocket::Client,
 };
 
@@ -448,6 +448,20 @@ fn a_node_says_when_all_together_may_need_more_connections_than_there_are() {
         let mut client = Client::connect(&node.relay.address);
         assert_eq!(client.publish(note(author, 1).json())[2], true);
     }
+    // So says the doctor of another relay, whose role is not told what others do.
+    cluster.sql("CREATE ROLE other LOGIN");
+    let place = Place::new();
+    let mut doctor = place.command(&["doctor", "--json"]);
+    doctor
+        .env(
+            "HIKYAKU_STORE_URL",
+            cluster.url().replace("postgres@", "other@"),
+        )
+        .env("HIKYAKU_WORKERS", "2")
+        .env("HIKYAKU_STORE_CONNECTIONS_PER_WORKER", "2");
+    let report = ended(doctor).out;
+    let told = "2 nodes that run may use 16";
+    assert!(report.contains(told), "{report}");
     let third = start(&Place::new(), &cluster, &[]);
     let told = "this node may need 8, 2 other nodes 16";
     assert!(third.opening.contains(told), "{}", third.opening);

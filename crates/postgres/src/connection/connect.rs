@@ -24,6 +24,29 @@ const PLANNER: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=o
 /// What connections are called in `pg_stat_activity`, unless the address says something else.
 const NAME: &str = "hikyaku";
 
+/// A database's address as libpq has it, a URL or `key=value` pairs, with what speaks TLS to it.
+pub struct Address {
+    /// Everything that is not about TLS, but for whether it is spoken.
+    pub config: Config,
+    /// What speaks it, if anything does.
+    pub tls: Option<MakeRustlsConnect>,
+}
+
+impl FromStr for Address {
+    type Err = PostgresError;
+
+    fn from_str(url: &str) -> Result<Self, PostgresError> {
+        let (url, parameters) = parameters::split(url)?;
+        let mut config = Config::from_str(&url).map_err(|error| {
+            let cause = std::error::Error::source(&error);
+            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
+            PostgresError::Refused(format!("the database's address is not one{cause}"))
+        })?;
+        let tls = tls::configure(&mut config, &parameters)?;
+        Ok(Self { config, tls })
+    }
+}
+
 /// Makes connections to one database.
 #[derive(Clone)]
 pub(crate) struct Connector {
@@ -43,13 +66,7 @@ impl Connector {
     /// Makes connections to another server than the one that is written to.
     pub(crate) fn to(url: &str, options: &Options, runtime: Handle) -> Result<Self, PostgresError> {
         let schema = SchemaName::new(&options.schema)?;
-        let (url, parameters) = parameters::split(url)?;
-        let mut config = Config::from_str(&url).map_err(|error| {
-            let cause = std::error::Error::source(&error);
-            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-            PostgresError::Refused(format!("the database's address is not one{cause}"))
-        })?;
-        let tls = tls::configure(&mut config, &parameters)?;
+        let Address { mut config, tls } = url.parse()?;
         let given = config.get_options().unwrap_or_default().to_owned();
         let timeouts = format!(
             "-c statement_timeout={} -c lock_timeout={}",

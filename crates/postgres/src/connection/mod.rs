@@ -7,6 +7,7 @@ mod parameters;
 mod session;
 mod tls;
 
+pub use connect::Address;
 pub(crate) use connect::Connector;
 pub(crate) use lanes::{IdleSessions, Lanes};
 pub(crate) use own::OwnThread;

@@ -14,6 +14,7 @@ use std::{fmt::Write as _, pin::Pin, time::Duration};
 
 use futures_util::TryStreamExt;
 use hikyaku_event::escape_into;
+use hikyaku_postgres::{Address, PostgresError};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{
     Client, Config, Error, NoTls, Row, RowStream, Statement, config::Host, types::ToSql,
@@ -53,14 +54,13 @@ pub struct Nostream {
 }
 
 impl Nostream {
-    /// Connects to `postgres://user@host/database` (or `key=value` pairs, as libpq has them). Where
-    /// it names no password, `password` is used.
+    /// Connects to `postgres://user@host/database` (or `key=value` pairs), with TLS as libpq's
+    /// `sslmode` has it. Where it names no password, `password` is used.
     pub fn connect(address: &str, password: Option<&str>) -> Result<Self, SourceError> {
-        let mut config: Config = address.parse().map_err(|error: Error| {
+        let Address { mut config, tls } = address.parse().map_err(|error: PostgresError| {
             SourceError::Unreachable(format!(
-                "this is no address of a PostgreSQL database ({}); it looks like \
-                 postgres://nostr_ts_relay@127.0.0.1:5432/nostr_ts_relay",
-                reason(&error)
+                "{error}; an address looks like \
+                 postgres://nostr_ts_relay@127.0.0.1:5432/nostr_ts_relay"
             ))
         })?;
         if let (None, Some(password)) = (config.get_password(), password) {
@@ -75,11 +75,18 @@ impl Nostream {
             .enable_all()
             .build()
             .map_err(|error| SourceError::Unreachable(format!("can't connect: {error}")))?;
-        let (client, connection) = runtime
-            .block_on(config.connect(NoTls))
-            .map_err(|error| refused(&place, &error))?;
-        // Its end is seen by the statements that were waiting for it.
-        runtime.spawn(connection);
+        // The connection's end is seen by the statements that were waiting for it.
+        let client = match tls {
+            Some(tls) => runtime.block_on(config.connect(tls)).map(|made| {
+                runtime.spawn(made.1);
+                made.0
+            }),
+            None => runtime.block_on(config.connect(NoTls)).map(|made| {
+                runtime.spawn(made.1);
+                made.0
+            }),
+        };
+        let client = client.map_err(|error| refused(&place, &error))?;
         let (page, total) = runtime.block_on(look(&client, &place))?;
         Ok(Self {
             runtime,
@@ -178,12 +185,14 @@ async fn look(client: &Client, place: &str) -> Result<(Statement, Option<u64>), 
     } else {
         "false"
     };
+    // The columns' own order, which the index on the time has: without its table, a name in ORDER BY is
+    // that of the select list, and each page would sort all that is left.
     let page = client
         .prepare(&format!(
             "SELECT event_id, event_pubkey, event_created_at::bigint, event_kind::bigint, \
              event_tags::text, event_content, event_signature, {deleted} FROM events \
              WHERE (event_created_at, event_id) > ($1::bigint, $2::bytea) \
-             ORDER BY event_created_at, event_id LIMIT $3::bigint"
+             ORDER BY events.event_created_at, events.event_id LIMIT $3::bigint"
         ))
         .await
         .map_err(failed)?;
@@ -252,7 +261,7 @@ fn refused(place: &str, error: &Error) -> SourceError {
         }
         Some("3D000") => "; see DB_NAME in nostream's .env",
         Some(_) => "",
-        None => "; is the server up, and does it listen there? (TLS is not spoken)",
+        None => "; is the server up, does it listen there, and is sslmode what it wants?",
     };
     SourceError::Unreachable(format!(
         "can't read nostream's database {place}: {}{hint}",

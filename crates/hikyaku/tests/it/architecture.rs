@@ -27,7 +27,7 @@ const LAYERS: [(&str, &[&str]); 15] = [
         &["event", "store", "tables", "members", "relay", "observe"],
     ),
     ("policies", &["event", "store", "tables", "server"]),
-    ("sources", &["event"]),
+    ("sources", &["event", "postgres"]),
     (
         "hikyaku",
         // bench/ measures from outside: it shares no code with what it judges.

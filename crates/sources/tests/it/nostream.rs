@@ -14,9 +14,11 @@ fn open(address: &str) -> Nostream {
 
 #[test]
 fn nostreams_database_is_read_as_nostream_serves_it() {
-    let cluster = Cluster::start(&[]);
+    // Whatever does not stay in memory is in the log.
+    let cluster = Cluster::start(&["work_mem = 64kB", "log_temp_files = 0"]);
     events_are_rebuilt_from_their_columns(&database(&cluster, "columns"));
     deleted_replaced_and_expiring_rows_are_told_apart(&database(&cluster, "states"));
+    a_page_costs_what_is_in_it(&cluster);
     pages_follow_each_other_without_gap_or_double(&database(&cluster, "pages"));
     a_lost_connection_is_no_end(&database(&cluster, "lost"));
     what_is_not_nostreams_is_refused(&cluster);
@@ -94,6 +96,36 @@ fn deleted_replaced_and_expiring_rows_are_told_apart(address: &str) {
     );
 }
 
+fn a_page_costs_what_is_in_it(cluster: &Cluster) {
+    let address = database(cluster, "ordered");
+    let relay = NostreamDatabase::create(&address);
+    relay.run(
+        "alter table events disable trigger all; \
+         insert into events (event_id, event_pubkey, event_created_at, event_kind, event_tags, \
+         event_content, event_signature) \
+         select sha256(n::text::bytea), '\\x00', n, 1, '[]', n::text, '\\x00' \
+         from generate_series(1, 25000) n",
+    );
+    relay.run("vacuum analyze events");
+    let before = cluster.log().len();
+    let mut source = open(&address);
+    let mut lines = 0;
+    loop {
+        let mut rows = Rows::default();
+        source.read(&mut rows).unwrap();
+        match rows.lines().count() {
+            0 => break,
+            more => lines += more,
+        }
+    }
+    assert_eq!(lines, 25_000);
+    let log = cluster.log();
+    assert!(
+        !log[before..].contains("temporary file"),
+        "it sorts what is left of the table: {log}"
+    );
+}
+
 fn pages_follow_each_other_without_gap_or_double(address: &str) {
     let relay = NostreamDatabase::create(address);
     // Two and a half pages, thousands of rows with each time.
@@ -160,6 +192,6 @@ fn what_is_not_nostreams_is_refused(cluster: &Cluster) {
     );
     assert!(!refused.to_string().contains("secret"));
     assert!(
-        matches!(connect("nonsense"), SourceError::Unreachable(text) if text.contains("no address"))
+        matches!(connect("nonsense"), SourceError::Unreachable(text) if text.contains("is not one"))
     );
 }

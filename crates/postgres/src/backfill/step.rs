@@ -52,25 +52,29 @@ const DROPPED: &str = "DELETE FROM {schema}.tag_names WHERE name = $1 AND droppi
 /// The place where to go on.
 type Cursor = (i64, Tie);
 
-/// Goes on by one batch; returns how many events or rows it had, and `None` if there is nothing to do.
-/// `spent` is the time that the batches before took and no batch has counted.
+/// Goes on by one batch, of no more than a second's events at a rate; returns how many events or rows it
+/// had, and `None` if there is nothing to do. `spent` is the time that the batches before took and no
+/// batch has counted.
 pub(super) async fn step(
     session: &Session,
     schema: &SchemaName,
+    rate: Option<u32>,
     spent: Duration,
 ) -> Result<Option<u64>, PostgresError> {
     let lock = lock_key(schema, "writer");
+    let most = |max: i64| rate.map_or(max, |rate| i64::from(rate).clamp(1, max));
     let dropping = session.rows(DROPPING, &[]).await?;
     if let Some(row) = dropping.first() {
-        return drop_rows(session, lock, row.get(0)).await.map(Some);
+        let most = most(DROPPED_MAX);
+        return drop_rows(session, lock, row.get(0), most).await.map(Some);
     }
     let Some((names, cursor)) = filling(session).await? else {
         return Ok(None);
     };
-    let page = session
-        .rows(PAGE, &[&cursor.0, &cursor.1, &EVENTS_MAX])
-        .await?;
-    let batch = Batch::of(&page, names, cursor)?;
+    let most = most(EVENTS_MAX);
+    let page = session.rows(PAGE, &[&cursor.0, &cursor.1, &most]).await?;
+    let is_last = i64::try_from(page.len()).is_ok_and(|events| events < most);
+    let batch = Batch::of(&page, is_last, names, cursor)?;
     match fill(session, lock, &batch, spent, Rows::AreMissing).await {
         // A writer may have been there before: with an old event that came after the name was switched
         // on, or one that was hidden.
@@ -115,14 +119,19 @@ struct Batch {
 }
 
 impl Batch {
-    fn of(page: &[Row], names: Vec<String>, begin: Cursor) -> Result<Self, PostgresError> {
+    fn of(
+        page: &[Row],
+        is_last: bool,
+        names: Vec<String>,
+        begin: Cursor,
+    ) -> Result<Self, PostgresError> {
         let indexed: Names = names.iter().map(String::as_str).collect();
         let mut batch = Self {
             names,
             rows: Vec::new(),
             events: 0,
             end: begin,
-            is_last: i64::try_from(page.len()).is_ok_and(|events| events < EVENTS_MAX),
+            is_last,
         };
         for row in page {
             let seq: i64 = row.get(0);
@@ -201,13 +210,18 @@ async fn fill(
 }
 
 /// Takes rows of a name out of the index, or, when there are none left, the name itself.
-async fn drop_rows(session: &Session, lock: i64, name: &str) -> Result<u64, PostgresError> {
-    let removed = session.execute(DROP, &[&name, &DROPPED_MAX]).await?;
+async fn drop_rows(
+    session: &Session,
+    lock: i64,
+    name: &str,
+    most: i64,
+) -> Result<u64, PostgresError> {
+    let removed = session.execute(DROP, &[&name, &most]).await?;
     if removed == 0 {
         // A writer that began before the name was switched off has ended when the lock is had.
         session.client.batch_execute("BEGIN").await?;
         session.rows(LOCK, &[&lock]).await?;
-        if session.execute(DROP, &[&name, &DROPPED_MAX]).await? == 0 {
+        if session.execute(DROP, &[&name, &most]).await? == 0 {
             session.execute(DROPPED, &[&name]).await?;
         }
         session.client.batch_execute("COMMIT").await?;

@@ -14,7 +14,7 @@ use tokio::{
 use super::{BackfillState, BackfillStatus, Pace, index_configured, step::step};
 use crate::{
     PostgresError,
-    connection::{Connector, Session, lock_key},
+    connection::{Connector, lock_key},
 };
 
 /// What is told on the nodes' channel when there may be something to do.
@@ -24,8 +24,8 @@ pub(crate) const WAKE: &str = "backfill";
 const LOOK: Duration = Duration::from_secs(15);
 /// How often a paused backfill looks whether it may go on.
 const PAUSED: Duration = Duration::from_millis(500);
-/// The longest wait between two batches: a new pace is seen that soon.
-const WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often a backfill that waits between two batches looks for a new pace.
+const LOOK_WAITING: Duration = Duration::from_secs(5);
 
 const TAKE: &str = "SELECT pg_try_advisory_lock($1)";
 
@@ -85,21 +85,29 @@ pub(super) async fn run(
             BackfillState::Paused => sleep(PAUSED).await,
             BackfillState::Running => {
                 let begun = Instant::now();
-                let count = batch(&session, connector, spent).await?;
-                sleep(wait(status.pace, count, begun.elapsed())).await;
+                let rate = status.pace.rate;
+                let done = step(&session, &connector.schema, rate, spent).await?;
+                let took = begun.elapsed();
+                // What the pace wants may be a long wait, and another pace meanwhile.
+                while status.state == BackfillState::Running {
+                    let whole = took + wait(status.pace, done.unwrap_or(0), took);
+                    let left = whole.saturating_sub(begun.elapsed());
+                    if left.is_zero() {
+                        break;
+                    }
+                    sleep(left.min(LOOK_WAITING)).await;
+                    if left > LOOK_WAITING {
+                        status = BackfillStatus::read(&session).await?;
+                        if !go_on(&status) {
+                            return Ok(false);
+                        }
+                    }
+                }
                 spent = begun.elapsed();
             }
         }
         status = BackfillStatus::read(&session).await?;
     }
-}
-
-async fn batch(
-    session: &Session,
-    connector: &Connector,
-    spent: Duration,
-) -> Result<u64, PostgresError> {
-    Ok(step(session, &connector.schema, spent).await?.unwrap_or(0))
 }
 
 /// Returns how long to wait after a batch of so many events that took so long.
@@ -110,7 +118,7 @@ fn wait(pace: Pace, count: u64, took: Duration) -> Duration {
         let whole = Duration::from_secs_f64(count as f64 / f64::from(rate.max(1)));
         whole.saturating_sub(took)
     });
-    for_share.max(for_rate).min(WAIT_MAX)
+    for_share.max(for_rate)
 }
 
 #[cfg(test)]
@@ -125,6 +133,7 @@ mod tests {
         assert_eq!(wait(pace(25, None), 1000, ms(40)), ms(120));
         assert_eq!(wait(pace(100, Some(5000)), 1000, ms(40)), ms(160));
         assert_eq!(wait(pace(10, Some(5000)), 1000, ms(40)), ms(360));
-        assert_eq!(wait(pace(100, Some(1)), 1000, ms(40)), WAIT_MAX);
+        assert_eq!(wait(pace(100, Some(1)), 1000, ms(40)), ms(999_960));
+        assert_eq!(wait(pace(1, None), 1000, ms(400)), ms(39_600));
     }
 }

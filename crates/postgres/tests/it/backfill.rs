@@ -148,10 +148,10 @@ fn a_name_is_switched_off_and_on_while_the_store_is_used() {
         (3100, Completeness::Finish)
     );
 
-    // One batch, and then a long wait.
+    // Batches of a tenth, and a long wait behind each.
     let slow = Pace {
-        share: 100,
-        rate: Some(1),
+        share: 1,
+        rate: Some(300),
     };
     backfill.set_pace(slow).unwrap();
     let status = backfill.index(&["t"]).unwrap();

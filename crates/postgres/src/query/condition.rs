@@ -141,6 +141,14 @@ impl Asked {
         kinds || authors || tags || parties
     }
 
+    /// Returns how many values of tags are looked for at each entry.
+    pub(crate) fn lookups(&self, decided: Decided) -> u64 {
+        let left = (0..)
+            .zip(&self.tags)
+            .filter(|(number, _)| decided.tag != Some(*number));
+        left.map(|(_, (_, values))| values.len() as u64).sum()
+    }
+
     /// Writes the conditions that are left, with their parameters behind those that are there.
     pub(crate) fn conditions(&self, decided: Decided, parameters: &mut Vec<Parameter>) -> String {
         let mut sql = Conditions {

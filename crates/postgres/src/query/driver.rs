@@ -42,7 +42,9 @@ pub(crate) struct Driver {
     end: i64,
     /// What its streams leave undecided may reject most of what they hold.
     selective: bool,
-    /// What has been spent, in entries.
+    /// What looking at one entry costs, in entries read on.
+    entry_cost: u64,
+    /// What has been spent, in entries read.
     pub(crate) spent: u64,
 }
 
@@ -61,11 +63,12 @@ impl Driver {
             next: Some(start),
             take: 0,
         });
-        let streams: Vec<_> = streams.collect();
+        let streams: Vec<Stream> = streams.collect();
+        let decided = streams.first().map(|stream| stream.decided);
         Self {
-            selective: streams
-                .first()
-                .is_some_and(|stream: &Stream| asked.is_selective(stream.decided)),
+            selective: decided.is_some_and(|decided| asked.is_selective(decided)),
+            // Each value that is still to be looked for is a way down a tree.
+            entry_cost: 1 + STREAM_COST * decided.map_or(0, |decided| asked.lookups(decided)),
             streams,
             found: BTreeMap::new(),
             direction,
@@ -82,6 +85,7 @@ impl Driver {
             direction,
             end: 0,
             selective: false,
+            entry_cost: 1,
             spent: 0,
         }
     }
@@ -254,7 +258,7 @@ impl Driver {
             .iter()
             .map(|number| self.next_take(*number, want, due.len()));
         let entries: usize = entries.take(STATEMENT_STREAMS_MAX).sum();
-        entries as u64 + STREAM_COST * due.len().min(STATEMENT_STREAMS_MAX) as u64
+        self.entry_cost * entries as u64 + STREAM_COST * due.len().min(STATEMENT_STREAMS_MAX) as u64
     }
 
     /// Reads on, by one statement of each index it uses.

@@ -70,8 +70,15 @@ impl Search {
         if asked.ids.is_some() {
             return Ok(None);
         }
+        // Kinds beside one of these only race it for the first matches.
+        let narrower = asked.authors.is_some() || asked.parties().is_some();
         match &mut drivers(asked, &self.span, self.direction)[..] {
-            [only] => only.count(session, asked).await,
+            [first, ..]
+                if asked.tags.len() + usize::from(narrower) <= 1
+                    && first.streams() <= STREAMS_MANY =>
+            {
+                first.count(session, asked).await
+            }
             _ => Ok(None),
         }
     }
@@ -170,20 +177,23 @@ fn drivers(asked: &Asked, span: &Span, direction: Direction) -> Vec<Driver> {
         streams.extend(hex.iter().map(tagged));
         drivers.push(driver(streams));
     }
-    // A kind or all of time is walked if nothing narrower is there, or what is there is many streams.
     let most = drivers.iter().map(Driver::streams).min();
-    if most.is_none_or(|most| most > STREAMS_MANY) {
-        drivers.push(driver(match &asked.kinds {
-            Some(kinds) => {
-                let decided = Decided {
-                    kinds: true,
-                    ..Decided::default()
-                };
-                let stream = |kind: &i32| (Index::Kind, Lead::Kind(*kind), decided);
-                kinds.iter().map(stream).collect()
-            }
-            None => vec![(Index::Time, Lead::All, Decided::default())],
-        }));
+    let many = most.is_none_or(|most| most > STREAMS_MANY);
+    match &asked.kinds {
+        // The streams of authors have their kinds in them: they never hold more than the kinds' do.
+        Some(kinds) if many || asked.authors.is_none() && asked.parties().is_none() => {
+            let decided = Decided {
+                kinds: true,
+                ..Decided::default()
+            };
+            let stream = |kind: &i32| (Index::Kind, Lead::Kind(*kind), decided);
+            drivers.push(driver(kinds.iter().map(stream).collect()));
+        }
+        // All of time is walked if nothing narrower is there, or what is there is many streams.
+        None if many => {
+            drivers.push(driver(vec![(Index::Time, Lead::All, Decided::default())]));
+        }
+        _ => {}
     }
     drivers
 }

@@ -196,6 +196,12 @@ impl Feed {
         self.neighbours.close();
     }
 
+    /// Returns the last number that was told. Under the writer's lock the database's is no less, unless
+    /// it is no longer the database it was.
+    pub(crate) fn told(&self) -> i64 {
+        self.state().told
+    }
+
     /// Returns how many numbers are committed and not told.
     pub(crate) fn lag(&self) -> u64 {
         let told = self.state().told;

@@ -15,8 +15,9 @@ use crate::{
 /// Definitions come with the schema's name in them when nothing is on the search path.
 const BEGIN: &str = "BEGIN; SET LOCAL search_path = pg_catalog";
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
+const TRY_LOCK: &str = "SELECT pg_try_advisory_xact_lock($1)";
 /// Nobody else has the store open, who would miss the indexes.
-const ALONE: &str = "SELECT pg_try_advisory_xact_lock($1)";
+const ALONE: &str = TRY_LOCK;
 const EMPTY: &str = "SELECT NOT EXISTS (SELECT FROM {schema}.events) \
     AND NOT EXISTS (SELECT FROM {schema}.deferred_indexes)";
 /// All but those that the rules need.
@@ -29,9 +30,10 @@ const DROP: &str = "DROP INDEX {schema}.events_time, {schema}.events_kind, {sche
     {schema}.events_author_kind, {schema}.event_tags_value";
 
 /// Once for all rows: a scan and a sort are right here, and as long as it takes; one connection may wait
-/// for the other.
+/// for the other, and a node that starts meanwhile for both.
 const BEGIN_MAKING: &str = "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 0; \
-    SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = '60s'; SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '64MB'; \
+    SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0; \
+    SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '64MB'; \
     SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on";
 const ANY: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
 const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes \
@@ -82,7 +84,15 @@ pub(crate) async fn make(session: &Session, connector: &Connector) -> Result<(),
     }
     let schema = &connector.schema;
     session.client.batch_execute(BEGIN_MAKING).await?;
-    session.rows(LOCK, &[&lock_key(schema, "writer")]).await?;
+    let lock = lock_key(schema, "writer");
+    let had = session.rows(TRY_LOCK, &[&lock]).await?;
+    if !had.first().is_some_and(|row| row.get(0)) {
+        tracing::info!(
+            schema = schema.as_str(),
+            "waiting: another process writes, or makes the indexes of what was imported"
+        );
+        session.rows(LOCK, &[&lock]).await?;
+    }
     if session.rows(ANY, &[]).await?.is_empty() {
         // Somebody else was faster.
         session.client.batch_execute("ROLLBACK").await?;

@@ -11,6 +11,10 @@ use crate::{PostgresError, connection::lock_key};
 /// The oldest server with the settings and the planner this store is written for.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
+/// A step may take as long as it takes, and who waits for another node's waits as long.
+const BEGIN: &str = "BEGIN; SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; \
+    SET LOCAL idle_in_transaction_session_timeout = 0";
+
 /// Brings the schema to the newest version, in one transaction under a lock of its own: of two nodes
 /// that start at once one waits, and finds nothing to do. A schema of a newer program is refused.
 pub(crate) async fn migrate(client: &Client, schema: &SchemaName) -> Result<(), PostgresError> {
@@ -24,7 +28,7 @@ pub(crate) async fn migrate(client: &Client, schema: &SchemaName) -> Result<(), 
             server / 10_000
         )));
     }
-    client.batch_execute("BEGIN").await?;
+    client.batch_execute(BEGIN).await?;
     let result = run(client, schema).await;
     let end = if result.is_ok() { "COMMIT" } else { "ROLLBACK" };
     let ended = client.batch_execute(end).await;

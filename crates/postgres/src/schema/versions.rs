@@ -32,6 +32,10 @@ pub(super) static VERSIONS: &[Version] = &[
         summary: "sessions of browsers",
         sql: include_str!("sessions.sql"),
     },
+    Version {
+        summary: "the server's history that numbers belong to",
+        sql: include_str!("timeline.sql"),
+    },
 ];
 
 /// Where the version of a schema is written down.

@@ -47,9 +47,11 @@ pub(super) const STATEMENTS: [&str; 7] = [
     HIDINGS,
 ];
 
-/// Puts the changes into the tables; what is sent is sent at once, in order.
+/// Puts the changes into the tables; what is sent is sent at once, in order. Rows of tags go by a
+/// connection of their own, if `beside` is another one.
 pub(super) async fn apply(
     session: &Session,
+    beside: &Session,
     picture: &Picture,
     names: &KnownNames,
 ) -> Result<(), PostgresError> {
@@ -74,7 +76,7 @@ pub(super) async fn apply(
         async {
             let names = &names.indexed;
             let rows = came.flat_map(|row| TagRow::all_of(&row.event, row.seq, row.conditional, names));
-            tags::insert(session, rows.collect()).await
+            tags::insert(beside, rows.collect()).await
         },
         insert_deletions(session, &new),
         insert_vanishings(session, &new),

@@ -8,6 +8,7 @@ mod picture;
 mod remove;
 mod seen;
 pub(crate) mod tags;
+mod timeline;
 mod transaction;
 mod writer;
 

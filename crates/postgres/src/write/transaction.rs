@@ -5,8 +5,9 @@ use std::{collections::VecDeque, sync::Arc};
 use hikyaku_event::{PublicKey, Timestamp};
 use hikyaku_store::{CommittedEvent, Outcome, Write, rules};
 use tokio::try_join;
+use tokio_postgres::types::ToSql;
 
-use super::{apply, load, load::Wanted, picture::Picture, remove, seen::Seen, tags};
+use super::{apply, load, load::Wanted, picture::Picture, remove, seen::Seen, tags, timeline};
 use crate::{
     PostgresError, columns,
     columns::Word,
@@ -17,6 +18,7 @@ use crate::{
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
+const TAKE: &str = "SELECT setval('{schema}.position', $1)";
 const END: &str = "SELECT setval('{schema}.position', $1), pg_notify($2, $3)";
 /// What a request to vanish reaches, a page at a time: the key's own events, seen and hidden, and the gift
 /// wraps to it.
@@ -36,10 +38,11 @@ const NAMES: &str = KnownNames::SQL;
 
 const DEFERRED: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
 
-const STATEMENTS: [&str; 10] = [
+const STATEMENTS: [&str; 11] = [
     NAMES,
     DEFERRED,
     LOCK,
+    TAKE,
     END,
     OWN,
     OWN_HIDDEN,
@@ -75,6 +78,8 @@ pub(super) struct Transactions {
     feed: Arc<Feed>,
     /// Of an import, as long as it does: what need not be looked up.
     seen: Option<Seen>,
+    /// Of an import that puts indexes off: the connection that rows of tags go by.
+    beside: Option<Arc<Session>>,
 }
 
 impl Transactions {
@@ -96,14 +101,18 @@ impl Transactions {
         }
         let process = session.rows("SELECT pg_backend_pid()", &[]).await?;
         feed.writer_is(process.first().map_or(0, |row| row.get(0)));
+        let lock = lock_key(&connector.schema, "writer");
+        let channel = crate::feed::channel(&connector.schema);
+        timeline::follow(&session, lock, &channel).await?;
         Ok(Self {
             session,
             connector: connector.clone(),
             may_defer,
-            lock: lock_key(&connector.schema, "writer"),
-            channel: crate::feed::channel(&connector.schema),
+            lock,
+            channel,
             feed,
             seen: may_defer.then(Seen::nothing),
+            beside: None,
         })
     }
 
@@ -143,7 +152,8 @@ impl Transactions {
         };
         // Not put back if this fails: what is stored then is not known.
         let mut seen = self.seen.take();
-        let session = &*self.session;
+        let session = Arc::clone(&self.session);
+        let session = &*session;
         let mut wanted = Wanted::of(waiting.iter().map(|(_, write, _)| *write));
         if let Some(seen) = &seen {
             wanted.leave_out(seen);
@@ -166,6 +176,16 @@ impl Transactions {
             return Ok(None);
         }
         let names = KnownNames::of(&names);
+        let told = self.feed.told();
+        if told > picture.last {
+            // A copy of the server as it was: what it lacks had numbers that are not given again.
+            tracing::warn!(
+                told,
+                has = picture.last,
+                "the database has gone back: events that were stored are gone"
+            );
+            picture.last = told.saturating_add(timeline::LEFT_OUT);
+        }
         done.before = picture.last;
         loop {
             let vanish = decide(&mut picture, &mut waiting, &mut done);
@@ -175,29 +195,29 @@ impl Transactions {
             };
             seen = None;
             // What it reaches may be much: it goes by statements, and the picture is made anew.
-            Box::pin(apply::apply(session, &picture, &names)).await?;
+            Box::pin(apply::apply(session, session, &picture, &names)).await?;
             self.vanish(key, until, &names).await?;
             picture = Wanted::of(waiting.iter().map(|(_, write, _)| *write))
                 .load(session)
                 .await?;
             picture.last = done.last;
         }
-        let position = done.last.to_string();
         done.turn = Some(self.feed.turn().await);
-        try_join!(
-            biased;
+        if picture.indexes_deferred {
+            let beside = self.beside().await?;
+            // Numbers are taken for good before a row with one of them can be there: rows whose events
+            // are not stored in the end are nobody's, and go when the indexes are made.
+            session.rows(TAKE, &[&done.last]).await?;
+            apply::apply(session, &beside, &picture, &names).await?;
+            self.end(&done).await?;
+        } else {
+            try_join!(
+                biased;
 
-            apply::apply(session, &picture, &names),
-            async {
-                if done.last > done.before {
-                    session.rows(END, &[&done.last, &self.channel, &position]).await?;
-                }
-                Ok(())
-            },
-            self.commit(),
-            // Behind the commit: a replica that has come so far has it.
-            self.feed.learn_place(session)
-        )?;
+                apply::apply(session, session, &picture, &names),
+                self.end(&done),
+            )?;
+        }
         if let Some(seen) = &mut seen {
             seen.add(&picture);
         }
@@ -232,6 +252,42 @@ impl Transactions {
             biased;
             remove::remove(session, &expired, &names), self.commit())?;
         Ok(expired.len() as u64)
+    }
+
+    /// Tells of what is written, and commits it.
+    async fn end(&self, done: &Done) -> Result<(), PostgresError> {
+        let position = done.last.to_string();
+        let told = async {
+            if done.last > done.before {
+                let parameters: [&(dyn ToSql + Sync); 3] = [&done.last, &self.channel, &position];
+                self.session.rows(END, &parameters).await?;
+            }
+            Ok(())
+        };
+        try_join!(
+            biased;
+
+            told,
+            self.commit(),
+            // Behind the commit: a replica that has come so far has it.
+            self.feed.learn_place(&self.session)
+        )?;
+        Ok(())
+    }
+
+    /// Returns the connection that rows of tags go by while they have no index: two processes of the
+    /// server store more than one. What it commits is on the disk when what is committed behind it is.
+    async fn beside(&mut self) -> Result<Arc<Session>, PostgresError> {
+        if let Some(open) = self.beside.as_ref().filter(|open| !open.client.is_closed()) {
+            return Ok(Arc::clone(open));
+        }
+        let session = self.connector.connect().await?;
+        let client = &session.client;
+        client.batch_execute("SET synchronous_commit = off").await?;
+        for sql in tags::STATEMENTS {
+            session.prepared(sql).await?;
+        }
+        Ok(Arc::clone(self.beside.insert(session)))
     }
 
     async fn begin(&self) -> Result<(), PostgresError> {

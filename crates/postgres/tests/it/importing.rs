@@ -150,6 +150,14 @@ fn who_comes_next_makes_the_indexes_of_an_import_that_was_killed() {
     let import = PostgresStore::open(&importing).unwrap();
     write(&import, first, false);
     drop(import);
+    // It was killed when the tags of a batch were there, and the events were not.
+    let orphans = "WITH taken AS ( \
+            SELECT setval('{schema}.position', last_value + 10) AS last FROM {schema}.position \
+        ) \
+        INSERT INTO {schema}.event_tags \
+        SELECT t.age, taken.last - 3, t.author, t.tie, t.kind, t.conditional, t.name, t.value \
+        FROM {schema}.event_tags t, taken LIMIT 3 RETURNING name";
+    assert_eq!(rows(&importing, orphans).len(), 3);
     // The next import goes on, and so does nobody else.
     let import = PostgresStore::open(&importing).unwrap();
     let few = indexes(&importing).len();

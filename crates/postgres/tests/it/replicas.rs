@@ -1,6 +1,6 @@
 //! Reading from a replica, and making one the server to write to.
 
-use std::{sync::Arc, thread};
+use std::{ops::Range, sync::Arc, thread};
 
 use hikyaku_event::{
     Event, Filter,
@@ -8,9 +8,9 @@ use hikyaku_event::{
 };
 use hikyaku_postgres::{Options, PostgresStore, testing::Cluster};
 use hikyaku_store::{
-    Budget, CountStep, EventStore, LimitPolicy, Outcome, Query, QueryStep, Reader, StoreError,
-    Write,
-    testing::{Blocking, block_on},
+    Budget, CommittedFeed, CountStep, EventStore, LimitPolicy, Outcome, Query, QueryStep, Reader,
+    StoreError, Write,
+    testing::{Blocking, block_on, feed_until},
 };
 
 const NOW: u64 = 10_000;
@@ -124,7 +124,70 @@ fn what_was_answered_is_kept_when_a_replica_takes_over() {
         while write(event(number)).is_err() {}
     }
     let last = event(99).id();
-    let told = hikyaku_store::testing::feed_until(&mut feed, |told| told.event.id() == last);
+    let told = feed_until(&mut feed, |told| told.event.id() == last);
     assert_eq!(told.len(), 100, "each is told once");
     assert_eq!(wait_for_read(&store), 100);
+}
+
+/// Writes events from one number to another at two nodes in turn, and returns how many of them each node
+/// tells its subscribers until the last one. What is refused meanwhile is sent again, as clients do.
+fn write_and_hear(
+    nodes: &[PostgresStore; 2],
+    feeds: &mut [CommittedFeed; 2],
+    numbers: Range<u64>,
+) -> [usize; 2] {
+    let last = event(numbers.end - 1).id();
+    for number in numbers {
+        let node = &nodes[number as usize % 2];
+        let write = || {
+            let event = event(number);
+            block_on(node.write(
+                vec![Write::Event {
+                    event,
+                    vanish: false,
+                }],
+                NOW,
+            ))
+        };
+        while write().is_err() {}
+    }
+    feeds
+        .each_mut()
+        .map(|feed| feed_until(feed, |told| told.event.id() == last).len())
+}
+
+#[test]
+fn after_a_failover_that_loses_events_everybody_hears_what_comes() {
+    let mut primary = Cluster::start(&[]);
+    let mut replica = primary.replica(&[]);
+    let (one, other) = (primary.port(), replica.port());
+    let url = format!(
+        "postgres://postgres@127.0.0.1:{one},127.0.0.1:{other}/postgres\
+         ?target_session_attrs=read-write"
+    );
+    let nodes = [(); 2].map(|()| PostgresStore::open(&Options::new(&url)).unwrap());
+    let mut feeds = nodes.each_ref().map(EventStore::committed);
+    assert_eq!(write_and_hear(&nodes, &mut feeds, 0..10), [10, 10]);
+    replica.kill();
+    assert_eq!(write_and_hear(&nodes, &mut feeds, 10..30), [20, 20]);
+    primary.kill();
+    replica.restart();
+    replica.promote();
+    assert_eq!(write_and_hear(&nodes, &mut feeds, 30..60), [30, 30]);
+    assert_eq!(wait_for_read(&nodes[0]), 40, "all but what was lost");
+}
+
+#[test]
+fn in_a_database_that_has_gone_back_everybody_hears_what_comes() {
+    let cluster = Cluster::start(&[]);
+    let nodes = [(); 2].map(|()| PostgresStore::open(&Options::new(&cluster.url())).unwrap());
+    let mut feeds = nodes.each_ref().map(EventStore::committed);
+    assert_eq!(write_and_hear(&nodes, &mut feeds, 0..30), [30, 30]);
+    // As a copy of it would be that was made before.
+    cluster.sql(
+        "DELETE FROM hikyaku.events WHERE seq > 10; DELETE FROM hikyaku.event_tags WHERE seq > 10; \
+         SELECT setval('hikyaku.position', 10)",
+    );
+    assert_eq!(write_and_hear(&nodes, &mut feeds, 30..60), [30, 30]);
+    assert_eq!(read(&nodes[0]).unwrap(), 40);
 }

@@ -9,7 +9,7 @@ use tokio::try_join;
 use crate::{
     PostgresError,
     connection::{Connector, Session, lock_key},
-    schema::SchemaName,
+    schema::{SchemaName, orphans},
 };
 
 /// Definitions come with the schema's name in them when nothing is on the search path.
@@ -38,8 +38,6 @@ const BEGIN_MAKING: &str = "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL
 const ANY: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
 const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes \
     WHERE (right(name, 16) = 'event_tags_value') = $1 ORDER BY name";
-const ORPHANS: &str = "DELETE FROM {schema}.event_tags t \
-    WHERE NOT EXISTS (SELECT FROM {schema}.events e WHERE e.seq = t.seq AND NOT e.hidden)";
 const MADE: &str =
     "DELETE FROM {schema}.deferred_indexes WHERE (right(name, 16) = 'event_tags_value') = $1";
 /// So that questions read the indexes alone, and know of the tables' sizes, from the first one on.
@@ -106,7 +104,7 @@ pub(crate) async fn make(session: &Session, connector: &Connector) -> Result<(),
     try_join!(
         async {
             // Committed when those of the events are: the writer's lock is held until then.
-            session.client.batch_execute(&schema.fill(ORPHANS)).await?;
+            orphans::remove(session).await?;
             make_of(session, true).await
         },
         async {

@@ -3,6 +3,7 @@
 mod deferred;
 mod migrate;
 mod name;
+pub(crate) mod orphans;
 mod versions;
 
 pub(crate) use deferred::{OPEN, defer, make as make_deferred_indexes};

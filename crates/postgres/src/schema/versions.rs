@@ -36,6 +36,10 @@ pub(super) static VERSIONS: &[Version] = &[
         summary: "the server's history that numbers belong to",
         sql: include_str!("timeline.sql"),
     },
+    Version {
+        summary: "rows of tags that go before their index is made",
+        sql: include_str!("orphans.sql"),
+    },
 ];
 
 /// Where the version of a schema is written down.

@@ -15,6 +15,7 @@ use crate::{
     columns::{self, Tie, Word},
     connection::Session,
     names::KnownNames,
+    schema::orphans,
 };
 
 const EVENTS: &str = "INSERT INTO {schema}.events (seq, age, author, expires_at, tie, kind, conditional, \
@@ -66,10 +67,12 @@ pub(super) async fn apply(
     try_join!(
         biased;
         async {
+            let gone = picture.changes.removed.iter().chain(went);
             if picture.indexes_deferred {
-                return Ok(0);
+                let numbers: Vec<_> = gone.map(|row| row.seq).collect();
+                return orphans::add(session, &numbers).await;
             }
-            remove_tags(session, picture.changes.removed.iter().chain(went), names).await
+            remove_tags(session, gone, names).await
         },
         remove_events(session, &picture.changes.removed),
         insert_events(session, &new),

@@ -14,7 +14,7 @@ use crate::{
     connection::{Connector, Session, lock_key},
     feed::{Feed, PLACE, Turn},
     names::KnownNames,
-    schema::make_deferred_indexes,
+    schema::{make_deferred_indexes, orphans},
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
@@ -94,6 +94,7 @@ impl Transactions {
         let statements = statements
             .chain(&load::STATEMENTS)
             .chain(&apply::STATEMENTS)
+            .chain(&orphans::STATEMENTS)
             .chain(&tags::STATEMENTS)
             .chain(&remove::STATEMENTS);
         for sql in statements {
@@ -287,6 +288,8 @@ impl Transactions {
         for sql in tags::STATEMENTS {
             session.prepared(sql).await?;
         }
+        // Whoever was at it before may have been killed between the two.
+        orphans::add_last(&self.session).await?;
         Ok(Arc::clone(self.beside.insert(session)))
     }
 

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release -p hikyaku-server --features postgres,testing --example queries_cost
 //! [ROUNDS [WAY...]]`. It starts a PostgreSQL of its own with a table of 10,000 rows, and asks each way in
-//! turn, over 8 connections that stay. The pool and the two ways of one bare connection use the same
+//! turn, over 8 connections that stay; by the Unix socket if `SOCKET=unix` is set, by TCP otherwise. The pool and the two ways of one bare connection use the same
 //! driver beside `Worker::postgres`.
 
 #![allow(
@@ -209,6 +209,15 @@ fn database_ns(pids: &[String]) -> u64 {
     pids.iter().map(|pid| run_ns(&path(pid))).sum()
 }
 
+fn address_of(cluster: &Cluster) -> String {
+    if std::env::var("SOCKET").as_deref() != Ok("unix") {
+        return cluster.url();
+    }
+    let folder = cluster.sql("show unix_socket_directories");
+    let (folder, port) = (folder.trim(), cluster.port());
+    format!("host={folder} port={port} user=postgres dbname=postgres")
+}
+
 fn main() {
     let rounds: usize = std::env::args()
         .nth(1)
@@ -229,7 +238,7 @@ fn main() {
     println!("| workers | how | server ms | PostgreSQL ms | requests/s |");
     println!("|---|---|---|---|---|");
     for workers in [1, 2] {
-        let url = cluster.url();
+        let url = address_of(&cluster);
         let mut config = ServerConfig::new(([127, 0, 0, 1], 0).into());
         config.postgres_url = Some(url.clone());
         config.workers = NonZeroUsize::new(workers);

@@ -101,6 +101,10 @@ impl BanList {
         list
     }
 
+    fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.networks.is_empty()
+    }
+
     /// Returns why a key is kept out, if it is.
     pub(crate) fn of_key(&self, key: &PublicKey, now: Timestamp) -> Option<Arc<str>> {
         self.keys.get(key)?.text(now)
@@ -195,7 +199,11 @@ pub(crate) async fn enforce(worker: Rc<Worker>) {
 impl Worker {
     /// Returns why a client is kept out, if it is.
     pub(crate) fn ban_of(&self, address: IpAddr, keys: &[PublicKey]) -> Option<Arc<str>> {
-        let (bans, now) = (self.bans.borrow(), unix_now());
+        let bans = self.bans.borrow();
+        if bans.is_empty() {
+            return None;
+        }
+        let now = unix_now();
         let by_key = || keys.iter().find_map(|key| bans.of_key(key, now));
         bans.of_address(address, now).or_else(by_key)
     }

@@ -8,7 +8,7 @@ use hikyaku_members::Members;
 use hikyaku_relay::{Limits, RelayInformation};
 use hikyaku_tables::Table;
 
-use crate::{AccessLog, AddressRange, Rates, Sessions, Tls, metrics::Gauges};
+use crate::{AccessLog, AddressRange, Cors, Rates, Sessions, Tls, metrics::Gauges};
 
 /// The configuration of a server. [`ServerConfig::new`] has the defaults.
 #[derive(Clone)]
@@ -48,9 +48,11 @@ pub struct ServerConfig {
     pub handler_timeout: Duration,
     /// The database that plugins connect to (`Worker::postgres`, with the feature `postgres`).
     pub postgres_url: Option<String>,
-    /// Connections to it, of the whole server: divided among the workers, of which each has at least
-    /// one. More than one each helps where some statements take long.
+    /// Connections to it, of the whole server: divided among the workers. 0 is one for each; fewer than
+    /// that are refused, more than one each helps where some statements take long.
     pub postgres_connections: usize,
+    /// Which pages of other origins may use the routes; `None`: only those that a handler lets.
+    pub cors: Option<Cors>,
     /// Bytes of a request's body that a plugin's handler reads at most.
     pub body_bytes_max: usize,
     /// After how long a silence a client is pinged; it has as long again to answer.
@@ -100,6 +102,7 @@ impl ServerConfig {
             handler_timeout: Duration::from_secs(10),
             postgres_url: None,
             postgres_connections: 0,
+            cors: None,
             body_bytes_max: 1024 * 1024,
             // Shorter than the idle time-outs of the usual proxies (60 s) would keep phones awake;
             // longer loses track of clients that vanished.

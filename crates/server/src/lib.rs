@@ -52,7 +52,7 @@ pub use bound::BoundServer;
 pub use condition::Watch;
 pub use config::ServerConfig;
 pub use http::{
-    Body, BodyError, ClientAddress, EntityTag, Html, IntoResponse, Json, Problem, Request,
+    Body, BodyError, ClientAddress, Cors, EntityTag, Html, IntoResponse, Json, Problem, Request,
     Response, Route, Service, Session, Versioned, current_request, delete, get, patch, post, put,
 };
 pub use metrics::{Gauge, Gauges, Metrics};

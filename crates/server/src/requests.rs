@@ -2,6 +2,7 @@
 //! ledger ([`hikyaku_observe`]) that keeps the figures.
 
 use std::{
+    cell::RefCell,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -17,6 +18,8 @@ use crate::metrics::Count;
 #[derive(Debug, Default)]
 pub(crate) struct Requests {
     ledger: Option<Ledger>,
+    /// What the shapes of routes are called there, by handler: of the method that came last.
+    routes: RefCell<Vec<Option<(http::Method, ShapeId)>>>,
 }
 
 /// A stored query or count under way, and what it has cost so far.
@@ -42,7 +45,10 @@ pub(crate) struct BatchTimes {
 
 impl Requests {
     pub(crate) fn new(ledger: Option<Ledger>) -> Self {
-        Self { ledger }
+        Self {
+            ledger,
+            routes: RefCell::default(),
+        }
     }
 
     /// Begins to measure a REQ.
@@ -142,28 +148,71 @@ impl Requests {
         statements: Option<&Statements>,
     ) {
         let Some(ledger) = &self.ledger else { return };
-        let shape = Shape::Http {
-            method: match *method {
-                http::Method::GET => "GET",
-                http::Method::HEAD => "HEAD",
-                http::Method::POST => "POST",
-                http::Method::PUT => "PUT",
-                http::Method::PATCH => "PATCH",
-                http::Method::DELETE => "DELETE",
-                http::Method::OPTIONS => "OPTIONS",
-                _ => "(other method)",
-            },
-            route: route.into(),
-        };
-        let mut cost = Cost::new(total);
-        if failed {
-            cost.ending = Ending::Failed;
-        }
-        // The rest of its time is its own.
-        let asked = statements.map_or(Duration::ZERO, Statements::time);
-        cost.spend(Phase::Handler, total.saturating_sub(asked));
+        let shape = http_shape(method, route);
+        let cost = http_cost(total, failed, statements);
         ledger.record(ledger.id(&shape), &cost, statements, || None);
     }
+
+    /// Takes down a request that a handler has answered.
+    pub(crate) fn route(
+        &self,
+        handler: usize,
+        method: &http::Method,
+        route: &str,
+        total: Duration,
+        failed: bool,
+        statements: Option<&Statements>,
+    ) {
+        let Some(ledger) = &self.ledger else { return };
+        if statements.is_some() {
+            return self.http(method, route, total, failed, statements);
+        }
+        let mut routes = self.routes.borrow_mut();
+        if routes.len() <= handler {
+            routes.resize(handler + 1, None);
+        }
+        let Some(known) = routes.get_mut(handler) else {
+            return;
+        };
+        let same = known.as_ref().filter(|(last, _)| last == method);
+        let id = same.map(|(_, id)| *id).or_else(|| {
+            let id = ledger.id(&http_shape(method, route))?;
+            *known = Some((method.clone(), id));
+            Some(id)
+        });
+        let cost = http_cost(total, failed, None);
+        if !ledger.record_many(id, &cost, 1, || None) {
+            // It has given way to others, and is to be named anew.
+            *known = None;
+        }
+    }
+}
+
+fn http_shape(method: &http::Method, route: &str) -> Shape {
+    Shape::Http {
+        method: match *method {
+            http::Method::GET => "GET",
+            http::Method::HEAD => "HEAD",
+            http::Method::POST => "POST",
+            http::Method::PUT => "PUT",
+            http::Method::PATCH => "PATCH",
+            http::Method::DELETE => "DELETE",
+            http::Method::OPTIONS => "OPTIONS",
+            _ => "(other method)",
+        },
+        route: route.into(),
+    }
+}
+
+fn http_cost(total: Duration, failed: bool, statements: Option<&Statements>) -> Cost {
+    let mut cost = Cost::new(total);
+    if failed {
+        cost.ending = Ending::Failed;
+    }
+    // The rest of its time is its own.
+    let asked = statements.map_or(Duration::ZERO, Statements::time);
+    cost.spend(Phase::Handler, total.saturating_sub(asked));
+    cost
 }
 
 impl Asked {

@@ -27,11 +27,11 @@ use crate::{
     ServerConfig,
     address::AddressCounts,
     bans::{self, BanList, Bans},
-    clock::unix_now_us,
+    clock::{unix_now, unix_now_us},
     connection::{Connection, Gathered},
     entrance::{self, Arrival},
     feed::{self, Delivery},
-    http::{RequestIds, RouteTable, SignedOnce, Site},
+    http::{BorneConnections, RequestIds, RouteTable, SignedOnce, Site},
     metrics::{Count, Counters, Level, WorkerMetrics},
     phase::PhaseWatch,
     plugin::{self, Caller, HandlerBook, PluginError, Plugins},
@@ -132,7 +132,7 @@ impl Shared {
             routes,
             handlers,
             counters,
-            signed_once: SignedOnce::default(),
+            signed_once: SignedOnce::new(unix_now()),
             config,
             relay,
             site,
@@ -267,6 +267,8 @@ pub(crate) struct Worker {
     next_connection: Cell<u64>,
     /// Connections that speak HTTP.
     http_connections: Cell<usize>,
+    /// Those of HTTP/1.1.
+    pub(crate) borne: BorneConnections,
     now: Cell<Tick>,
     phase: PhaseWatch,
     /// The last connection has ended.
@@ -329,7 +331,7 @@ impl WorkerSeat {
             let made = self.setup.carry_out(handle).await;
             let hooks = made.map_err(|(plugin, error)| WorkerFailure::Plugin(plugin, error))?;
             match hooks.commands.get(place) {
-                Some((_, command)) => Ok(command(arguments).await),
+                Some((_, command)) => Ok(plugin::unpanicked(command(arguments)).await),
                 None => Ok(Ok(())),
             }
         })
@@ -428,6 +430,7 @@ impl Worker {
             plugins,
             phase,
             http_connections: Cell::new(0),
+            borne: BorneConnections::default(),
             reader: store.reader(),
             store,
             verifier: RefCell::new(Verifier::new()),
@@ -551,6 +554,9 @@ impl Worker {
         loop {
             timer.tick().await;
             self.now.set(Tick(self.now.get().0.wrapping_add(1)));
+            // The tick in which something moved last has begun before that.
+            let silence = self.patience.ticks(self.shared.config.http_timeout) + 1;
+            self.borne.end_silent(self.now(), silence);
             let mut waiting = (0, 0, 0);
             for connection in self.connections.borrow().values() {
                 let (queries, publications, bytes) = connection.look_after(&self);
@@ -566,6 +572,7 @@ impl Worker {
 
     /// Ends all connections with their due: answers to what was published, and a goodbye.
     async fn drain(&self) {
+        self.borne.drain();
         for connection in self.all_connections() {
             connection.drain(self);
         }

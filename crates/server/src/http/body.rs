@@ -3,12 +3,15 @@
 use std::{
     fmt,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt;
+
+use crate::plugin::{Caller, HandlerId};
 
 /// Why a body breaks off.
 pub type BodyError = Box<dyn std::error::Error + Send + Sync>;
@@ -33,12 +36,62 @@ impl Body {
     }
 }
 
+/// What a handler streams is a part of its call: watched, named and counted as that is.
+struct Watched {
+    body: Pin<Box<dyn http_body::Body<Data = Bytes, Error = BodyError>>>,
+    caller: Rc<Caller>,
+    handler: HandlerId,
+    failed: bool,
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = BodyError;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
+        let this = &mut *self;
+        if this.failed {
+            return Poll::Ready(None);
+        }
+        let body = &mut this.body;
+        let polled = (this.caller).run_part(this.handler, || body.as_mut().poll_frame(cx));
+        polled.unwrap_or_else(|_| {
+            this.failed = true;
+            Poll::Ready(Some(Err("the handler's stream has panicked".into())))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.failed || self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
 impl Body {
     /// Returns all its bytes, if they are there.
     pub(super) fn whole(&self) -> Option<&Bytes> {
         match &self.0 {
             Kind::Whole(bytes) => Some(bytes),
             Kind::Stream(_) => None,
+        }
+    }
+
+    /// Has a stream polled as a part of the call that it comes from.
+    pub(super) fn watched(self, caller: &Rc<Caller>, handler: HandlerId) -> Self {
+        match self.0 {
+            Kind::Stream(body) => Self(Kind::Stream(Box::pin(Watched {
+                body,
+                caller: Rc::clone(caller),
+                handler,
+                failed: false,
+            }))),
+            Kind::Whole(bytes) => Self(Kind::Whole(bytes)),
         }
     }
 

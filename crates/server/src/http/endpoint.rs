@@ -3,16 +3,17 @@
 use std::{
     cell::Cell,
     convert::Infallible,
+    future::poll_fn,
     net::IpAddr,
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll},
-    time::Instant,
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
 };
 
 use hikyaku_observe::Statements;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
@@ -26,8 +27,9 @@ use super::{
     form::Wanted,
     owed::Owed,
     paced::Paced,
+    patience::Due,
     recorded::{Record, Recorded},
-    request_id,
+    request_id::{self, RequestName},
     route::Found,
     site::{Answer, Site, text},
 };
@@ -82,35 +84,41 @@ pub(crate) async fn serve(
         upgraded: Cell::new(None),
         opened: Cell::new(None),
     };
-    let progress = Cell::new(worker.now());
     if stream.speaks_http_2() {
+        let progress = Cell::new(worker.now());
         serve_http_2(&endpoint, stream, &progress).await;
         return None;
     }
+    let bearing = worker.borne.bear(worker.now());
+    let borne = &*bearing.borne;
     let mut connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(config.header_timeout)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(
-            TokioIo::new(Paced::new(stream, worker, &progress)),
+            TokioIo::new(Paced::new(stream, worker, &borne.progress)),
             service_fn(|request| endpoint.answer(request)),
         );
-    let mut draining = worker.phase();
     let mut told = false;
-    let ended = loop {
-        tokio::select! {
-            biased;
-            ended = std::future::poll_fn(|cx| connection.poll_without_shutdown(cx)) => break ended,
-            () = draining.begin_to_drain(), if !told => {
-                told = true;
-                Pin::new(&mut connection).graceful_shutdown();
+    let ended = poll_fn(|cx| {
+        loop {
+            if let Poll::Ready(ended) = connection.poll_without_shutdown(cx) {
+                return Poll::Ready(Some(ended));
             }
-            () = worker.silence_of(&progress, config.http_timeout) => {
-                tracing::debug!(%peer, "http connection closed: nothing moves");
-                return None;
+            match borne.due(cx) {
+                Due::Drain if !told => {
+                    told = true;
+                    Pin::new(&mut connection).graceful_shutdown();
+                }
+                Due::End => return Poll::Ready(None),
+                Due::Nothing | Due::Drain => return Poll::Pending,
             }
         }
+    });
+    let Some(ended) = ended.await else {
+        tracing::debug!(%peer, "http connection closed: nothing moves");
+        return None;
     };
     ended
         .inspect_err(|error| tracing::debug!(%peer, %error, "http connection failed"))
@@ -222,13 +230,20 @@ impl Endpoint<'_> {
         }
     }
 
-    fn answering(&self, request: http::Request<Incoming>, id: HeaderValue) -> Answering {
+    fn answering(&self, request: http::Request<Incoming>, id: RequestName) -> Answering {
         let shared = &self.worker.shared;
         let path = request.uri().path();
+        let (wanted, hosts) = Wanted::and_hosts(request.method(), request.headers());
+        if !may_name_hosts(hosts, request.version()) {
+            let mut response = Problem::bad_request("name one `Host`").into_response();
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+            return Answering::now(response, id);
+        }
         // A WebSocket's client is told in its own words, once there is one.
         let is_told_there = path == "/" && Site::is_upgrade(&request);
         if !is_told_there && let Some(refusal) = self.refusal(&request) {
-            return Answering::Now(Some(refusal));
+            return Answering::now(refusal, id);
         }
         if shared.routes.is_empty() || path == "/" && Site::claims(&request) {
             return self.answer_for_the_relay(&request, id);
@@ -236,8 +251,13 @@ impl Endpoint<'_> {
         match shared.routes.find(request.method(), path) {
             Found::Nothing => self.answer_for_the_relay(&request, id),
             Found::Answer(mut response) => {
-                response.headers_mut().insert(request_id::HEADER, id);
-                Answering::Now(Some(response))
+                if let Some(cors) = &shared.config.cors {
+                    if request.method() == Method::OPTIONS {
+                        cors.answer_preflight(request.headers(), &mut response);
+                    }
+                    cors.complete(request.headers().get(header::ORIGIN), &mut response);
+                }
+                Answering::now(response, id)
             }
             Found::Handler(handler, parameters) => {
                 let Some((called, handler)) = self.worker.plugins.hooks.routes.get(handler) else {
@@ -245,19 +265,19 @@ impl Endpoint<'_> {
                 };
                 let client = self.client(request.headers());
                 let max = shared.config.body_bytes_max;
-                let wanted = Wanted::of(request.method(), request.headers());
+                let cors = shared.config.cors.as_ref();
                 let timed = Timed {
                     worker: Rc::clone(self.worker),
                     handler: *called,
                     method: request.method().clone(),
-                    begun: Instant::now(),
                     statements: None,
                     id: id.clone(),
                     wanted,
+                    origin: cors.and_then(|_| request.headers().get(header::ORIGIN).cloned()),
                 };
                 let request = Request::new(request, parameters, client, id, max);
                 let called = self.worker.plugins.caller.call(*called, handler(request));
-                Answering::Called(called, Box::new(timed))
+                Answering::Called(called, timed)
             }
         }
     }
@@ -265,34 +285,44 @@ impl Endpoint<'_> {
     fn answer_for_the_relay(
         &self,
         request: &http::Request<Incoming>,
-        id: HeaderValue,
+        id: RequestName,
     ) -> Answering {
         let begun = Instant::now();
         let mut response = self.response_of_the_relay(request);
-        if response.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let upgrades = response.status() == StatusCode::SWITCHING_PROTOCOLS;
+        if !upgrades {
             let wanted = Wanted::of(request.method(), request.headers());
             response = Wanted::shape(wanted.as_deref(), response);
-            response.headers_mut().insert(request_id::HEADER, id);
         }
         let route = match request.uri().path() {
-            "/" if response.status() == StatusCode::SWITCHING_PROTOCOLS => "/ (WebSocket)",
+            "/" if upgrades => "/ (WebSocket)",
             "/" => "/",
             _ => "(no such route)",
         };
         let failed = response.status().is_server_error();
         let requests = &self.worker.requests;
         requests.http(request.method(), route, begun.elapsed(), failed, None);
-        Answering::Now(Some(response))
+        if upgrades {
+            Answering::Now(Some(response))
+        } else {
+            Answering::now(response, id)
+        }
     }
 
     /// Returns what a client hears whose address is kept out.
     fn refusal(&self, request: &http::Request<Incoming>) -> Option<Response> {
-        let begun = Instant::now();
         let reason = self.worker.ban_of(self.client(request.headers()), &[])?;
+        let begun = Instant::now();
         let detail = format!("blocked: {reason}");
         let mut response = Problem::new(StatusCode::FORBIDDEN, detail).into_response();
-        let id = self.name(request.headers());
-        response.headers_mut().insert(request_id::HEADER, id);
+        if request.uri().path() == "/" {
+            // As all that the relay itself says.
+            let all = HeaderValue::from_static("*");
+            let headers = response.headers_mut();
+            headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, all);
+        } else if let Some(cors) = &self.worker.shared.config.cors {
+            cors.complete(request.headers().get(header::ORIGIN), &mut response);
+        }
         let requests = &self.worker.requests;
         requests.http(request.method(), "(banned)", begun.elapsed(), false, None);
         Some(response)
@@ -321,7 +351,7 @@ impl Endpoint<'_> {
     }
 
     /// Returns the request's name: the one that a trusted proxy has given it, or a new one.
-    fn name(&self, headers: &HeaderMap) -> HeaderValue {
+    fn name(&self, headers: &HeaderMap) -> RequestName {
         let given = self.behind_proxy.then(|| request_id::given(headers));
         given
             .flatten()
@@ -357,33 +387,76 @@ impl Endpoint<'_> {
     }
 }
 
+/// Tells whether a request may name so many hosts (RFC 9112 section 3.2): what another server on the way
+/// could read otherwise is for nobody. HTTP/1.0 need not name one, HTTP/2 does it in the address.
+fn may_name_hosts(hosts: usize, version: Version) -> bool {
+    hosts == 1 || hosts == 0 && version != Version::HTTP_11
+}
+
 /// An answer that is there, or under way.
 pub(super) enum Answering {
     Now(Option<Response>),
-    Called(Call<Response>, Box<Timed>),
+    Called(Call<Response>, Timed),
 }
 
-/// A handler's call, and what is to be taken down of it.
+impl Answering {
+    fn now(mut response: Response, id: RequestName) -> Self {
+        let headers = response.headers_mut();
+        headers.insert(request_id::HEADER, id.into_value());
+        Self::Now(Some(response))
+    }
+}
+
+/// What is to be taken down of a handler's call, and put on its answer.
 pub(super) struct Timed {
     worker: Rc<Worker>,
     handler: HandlerId,
     method: Method,
-    begun: Instant,
     statements: Option<Box<Statements>>,
-    /// The request's name.
-    id: HeaderValue,
+    id: RequestName,
     wanted: Option<Box<Wanted>>,
+    /// Whose page has asked, if that matters.
+    origin: Option<HeaderValue>,
 }
 
 impl Timed {
-    fn end(&self, response: &Response) {
-        let names = &self.worker.shared.handlers.names;
-        let name = names.get(usize::from(self.handler.0));
+    fn complete(&self, answer: Result<Response, CallFailure>, took: Duration) -> Response {
+        let response = answer.unwrap_or_else(|failure| {
+            let (status, detail) = match failure {
+                CallFailure::Panicked => (
+                    StatusCode::INTERNAL_SERVER_ERROR,
+                    "the server has failed; its operator can read why",
+                ),
+                CallFailure::TooSlow => (
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "the answer took too long, try again later",
+                ),
+            };
+            Problem::new(status, detail).into_response()
+        });
+        let (caller, handler) = (&self.worker.plugins.caller, self.handler);
+        let response = if response.body().whole().is_some() {
+            response
+        } else {
+            response.map(|body| body.watched(caller, handler))
+        };
+        let mut response = Wanted::shape(self.wanted.as_deref(), response);
+        if let Some(cors) = &self.worker.shared.config.cors {
+            cors.complete(self.origin.as_ref(), &mut response);
+        }
+        let headers = response.headers_mut();
+        headers.insert(request_id::HEADER, self.id.clone().into_value());
+        self.take_down(took, response.status().is_server_error());
+        response
+    }
+
+    fn take_down(&self, took: Duration, failed: bool) {
+        let place = usize::from(self.handler.0);
+        let name = self.worker.shared.handlers.names.get(place);
         let route = name.map_or("(a route)", |name| name.task.as_str());
-        let failed = response.status().is_server_error();
-        let (took, statements) = (self.begun.elapsed(), self.statements.as_deref());
         let requests = &self.worker.requests;
-        requests.http(&self.method, route, took, failed, statements);
+        let statements = self.statements.as_deref();
+        requests.route(place, &self.method, route, took, failed, statements);
     }
 }
 
@@ -394,30 +467,11 @@ impl Future for Answering {
         match &mut *self {
             Self::Now(response) => Poll::Ready(Ok(response.take().unwrap_or_default())),
             Self::Called(call, timed) => {
-                let Timed { statements, id, .. } = &mut **timed;
-                let polled = request_id::during(id, || {
-                    Statements::within(statements, || Pin::new(call).poll(cx))
-                });
-                polled.map(|answer| {
-                    let mut response = answer.unwrap_or_else(|failure| {
-                        let (status, detail) = match failure {
-                            CallFailure::Panicked => (
-                                StatusCode::INTERNAL_SERVER_ERROR,
-                                "the server has failed; its operator can read why",
-                            ),
-                            CallFailure::TooSlow => (
-                                StatusCode::SERVICE_UNAVAILABLE,
-                                "the answer took too long, try again later",
-                            ),
-                        };
-                        Problem::new(status, detail).into_response()
-                    });
-                    response = Wanted::shape(timed.wanted.as_deref(), response);
-                    let headers = response.headers_mut();
-                    headers.insert(request_id::HEADER, timed.id.clone());
-                    timed.end(&response);
-                    Ok(response)
-                })
+                let Timed { statements, id, .. } = timed;
+                let answer = ready!(request_id::during(id, || {
+                    Statements::within(statements, || Pin::new(&mut *call).poll(cx))
+                }));
+                Poll::Ready(Ok(timed.complete(answer, call.took())))
             }
         }
     }

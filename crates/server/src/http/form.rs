@@ -6,7 +6,10 @@ use std::ops::Range;
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 
-use super::{Body, Response, gzip::gzipped, negotiation::accepts_gzip, validators};
+use super::{
+    Body, IntoResponse as _, Problem, Response, gzip::gzipped, negotiation::accepts_gzip,
+    validators,
+};
 
 /// Bytes of a body that is worth compressing: below, it is one packet either way.
 const COMPRESSED_BYTES_MIN: u64 = 1024;
@@ -14,6 +17,8 @@ const COMPRESSED_BYTES_MIN: u64 = 1024;
 /// What a request says about the form of its answer.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
+    matches: Vec<HeaderValue>,
+    unmodified_since: Option<HeaderValue>,
     none_match: Vec<HeaderValue>,
     modified_since: Option<HeaderValue>,
     range: Option<HeaderValue>,
@@ -27,14 +32,21 @@ pub(super) struct Wanted {
 impl Wanted {
     /// Reads it from a request's headers; `None` if they say nothing of the kind.
     pub(super) fn of(method: &Method, headers: &HeaderMap) -> Option<Box<Self>> {
-        if *method != Method::GET && *method != Method::HEAD {
-            return None;
-        }
+        Self::and_hosts(method, headers).0
+    }
+
+    /// The same, and how many hosts they name, in one look at them.
+    pub(super) fn and_hosts(method: &Method, headers: &HeaderMap) -> (Option<Box<Self>>, usize) {
         let mut wanted: Option<Box<Self>> = None;
-        let mut secret = false;
+        let (mut secret, mut hosts) = (false, 0);
         for (name, value) in headers {
             let it = || Box::<Self>::default();
             match *name {
+                header::HOST => hosts += 1,
+                header::IF_MATCH => wanted.get_or_insert_with(it).matches.push(value.clone()),
+                header::IF_UNMODIFIED_SINCE => {
+                    wanted.get_or_insert_with(it).unmodified_since = Some(value.clone());
+                }
                 header::IF_NONE_MATCH => {
                     wanted.get_or_insert_with(it).none_match.push(value.clone());
                 }
@@ -50,11 +62,15 @@ impl Wanted {
                 _ => {}
             }
         }
+        if *method != Method::GET && *method != Method::HEAD {
+            // What changes something is answered as it is.
+            return (None, hosts);
+        }
         if let Some(wanted) = &mut wanted {
             wanted.secret = secret;
             wanted.is_get = *method == Method::GET;
         }
-        wanted
+        (wanted, hosts)
     }
 
     /// Gives an answer the form that is wanted, if any is.
@@ -73,6 +89,11 @@ impl Wanted {
             } else {
                 response
             };
+        }
+        let unmodified = self.unmodified_since.as_ref();
+        if validators::is_another(&self.matches, unmodified, response.headers()) {
+            let detail = "it is another version by now; read it from its beginning";
+            return Problem::new(StatusCode::PRECONDITION_FAILED, detail).into_response();
         }
         let packs = vary(&mut response) && self.packs();
         let since = self.modified_since.as_ref();

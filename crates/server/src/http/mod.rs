@@ -2,6 +2,7 @@
 //! for browsers), and the routes of plugins.
 
 mod body;
+mod cors;
 mod endpoint;
 mod form;
 mod gzip;
@@ -11,6 +12,7 @@ mod negotiation;
 mod owed;
 mod paced;
 mod page;
+mod patience;
 mod problem;
 mod recorded;
 mod request;
@@ -23,10 +25,12 @@ mod site;
 mod validators;
 
 pub use body::{Body, BodyError};
+pub use cors::Cors;
 pub(crate) use endpoint::serve;
 pub(crate) use login::with_login;
 pub(crate) use mount::call_service;
 pub use mount::{ClientAddress, Service};
+pub(crate) use patience::BorneConnections;
 pub use problem::Problem;
 pub(crate) use recorded::Record;
 pub use request::Request;

@@ -64,7 +64,8 @@ pub(super) fn accepts_gzip(values: &[HeaderValue]) -> bool {
     gzip > 0 && gzip >= identity.unwrap_or(0)
 }
 
-fn list<'a>(
+/// Returns the entries of a header that is a list, without their parameters, and their weights.
+pub(super) fn list<'a>(
     headers: &'a HeaderMap,
     name: &HeaderName,
 ) -> impl Iterator<Item = (&'a str, u16)> + use<'a> {

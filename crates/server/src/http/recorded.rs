@@ -14,7 +14,7 @@ use http::{HeaderName, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{Body, BodyError, Response, endpoint::Answering};
+use super::{Body, BodyError, Response, endpoint::Answering, request_id::RequestName};
 use crate::{
     access_log::{AccessLog, Line, shortened},
     clock::unix_now_us,
@@ -35,7 +35,7 @@ impl Record {
         log: &AccessLog,
         request: &http::Request<Incoming>,
         client: IpAddr,
-        id: &http::HeaderValue,
+        id: &RequestName,
     ) -> Self {
         let text = |name: HeaderName| Some(request.headers().get(name)?.as_bytes());
         let referer = text(header::REFERER).map(|text| {

@@ -3,22 +3,26 @@
 use std::{any::type_name, fmt, net::IpAddr, str::FromStr};
 
 use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header, request::Parts};
+use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
 
-use super::Problem;
+use super::{Problem, request_id::RequestName};
 
 /// A request to one of the routes. Its body is read when it is asked for.
-pub struct Request {
+///
+/// It is handed from one future to another, so it is a pointer.
+pub struct Request(Box<Inner>);
+
+struct Inner {
     parts: Parts,
     body: Incoming,
     /// The body, once it has been read.
     read: Option<Bytes>,
     parameters: Parameters,
     client: IpAddr,
-    id: HeaderValue,
+    id: RequestName,
     body_bytes_max: usize,
 }
 
@@ -28,9 +32,9 @@ pub(crate) type Parameters = Vec<(String, String)>;
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
-            .field("method", &self.parts.method)
-            .field("uri", &self.parts.uri)
-            .field("client", &self.client)
+            .field("method", &self.0.parts.method)
+            .field("uri", &self.0.parts.uri)
+            .field("client", &self.0.client)
             .finish_non_exhaustive()
     }
 }
@@ -40,11 +44,11 @@ impl Request {
         request: http::Request<Incoming>,
         parameters: Parameters,
         client: IpAddr,
-        id: HeaderValue,
+        id: RequestName,
         body_bytes_max: usize,
     ) -> Self {
         let (parts, body) = request.into_parts();
-        Self {
+        Self(Box::new(Inner {
             parts,
             body,
             read: None,
@@ -52,33 +56,34 @@ impl Request {
             client,
             id,
             body_bytes_max,
-        }
+        }))
     }
 
     /// Returns the method.
     pub fn method(&self) -> &Method {
-        &self.parts.method
+        &self.0.parts.method
     }
 
     /// Returns the address, as the client wrote it.
     pub fn uri(&self) -> &Uri {
-        &self.parts.uri
+        &self.0.parts.uri
     }
 
     /// Returns the headers.
     pub fn headers(&self) -> &HeaderMap {
-        &self.parts.headers
+        &self.0.parts.headers
     }
 
     /// Returns the client's address; behind a trusted proxy, the one that the proxy speaks for.
     pub fn client_address(&self) -> IpAddr {
-        self.client
+        self.0.client
     }
 
     /// Returns what stands in the path at the route's `{name}`, as a `T`. What is no `T` is refused
     /// (400), and so is a name that the route has not: that is the handler's mistake.
     pub fn param<T: FromStr<Err: fmt::Display>>(&self, name: &str) -> Result<T, Problem> {
         let value = self
+            .0
             .parameters
             .iter()
             .find(|(known, _)| known == name)
@@ -91,7 +96,7 @@ impl Request {
 
     /// Returns the parameters behind the `?`, as a `T`. What is no `T` is refused (400).
     pub fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        let query = self.parts.uri.query().unwrap_or_default();
+        let query = self.0.parts.uri.query().unwrap_or_default();
         serde_html_form::from_str(query).map_err(|error| {
             Problem::bad_request(format!("the parameters behind the `?` are wrong: {error}"))
         })
@@ -100,7 +105,7 @@ impl Request {
     /// Reads the body, as JSON of a `T`. Refused are another content type (415), too many bytes
     /// (413), and what is no `T` (400), with where and why.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        let content_type = self.parts.headers.get(header::CONTENT_TYPE);
+        let content_type = self.0.parts.headers.get(header::CONTENT_TYPE);
         let is_json = content_type
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.split(';').next())
@@ -129,10 +134,10 @@ impl Request {
 
     /// Reads the body, and keeps it.
     pub(super) async fn read(&mut self) -> Result<Bytes, Problem> {
-        if let Some(read) = &self.read {
+        if let Some(read) = &self.0.read {
             return Ok(read.clone());
         }
-        let max = self.body_bytes_max;
+        let max = self.0.body_bytes_max;
         let too_large = move || {
             Problem::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
@@ -140,14 +145,14 @@ impl Request {
             )
         };
         // What says that it is too large need not be read.
-        let announced = http_body::Body::size_hint(&self.body).lower();
+        let announced = http_body::Body::size_hint(&self.0.body).lower();
         if announced > max as u64 {
             return Err(too_large());
         }
-        match Limited::new(&mut self.body, max).collect().await {
+        match Limited::new(&mut self.0.body, max).collect().await {
             Ok(body) => {
                 let body = body.to_bytes();
-                self.read = Some(body.clone());
+                self.0.read = Some(body.clone());
                 Ok(body)
             }
             Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
@@ -157,12 +162,13 @@ impl Request {
 
     /// Returns the request's name, which the answer and the log have too (`X-Request-Id`).
     pub fn id(&self) -> &str {
-        self.id.to_str().unwrap_or_default()
+        self.0.id.as_str()
     }
 
     /// Gives the request to whoever wants to read it by themselves. A body that has been read already is
     /// not in it.
     pub fn into_inner(self) -> http::Request<Incoming> {
-        http::Request::from_parts(self.parts, self.body)
+        let Inner { parts, body, .. } = *self.0;
+        http::Request::from_parts(parts, body)
     }
 }

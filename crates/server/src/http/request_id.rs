@@ -10,20 +10,67 @@ pub(super) const HEADER: HeaderName = HeaderName::from_static("x-request-id");
 /// Characters of one that somebody else has given.
 const LENGTH_MAX: usize = 64;
 
+/// A request's name.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) enum RequestName {
+    /// Hex digits.
+    Made([u8; 16]),
+    Given(HeaderValue),
+}
+
+impl RequestName {
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Made(digits) => digits,
+            Self::Given(value) => value.as_bytes(),
+        }
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        str::from_utf8(self.as_bytes()).unwrap_or_default()
+    }
+
+    pub(super) fn into_value(self) -> HeaderValue {
+        match self {
+            Self::Made(digits) => {
+                HeaderValue::from_bytes(&digits).unwrap_or_else(|_| HeaderValue::from_static("-"))
+            }
+            Self::Given(value) => value,
+        }
+    }
+}
+
+/// Whose request runs on a thread.
+#[derive(Debug, Clone, Copy)]
+enum Current {
+    Nobody,
+    Made([u8; 16]),
+    /// What it is called is kept beside.
+    Given,
+}
+
 thread_local! {
-    static CURRENT: RefCell<Option<HeaderValue>> = const { RefCell::new(None) };
+    static CURRENT: Cell<Current> = const { Cell::new(Current::Nobody) };
+    static GIVEN: RefCell<Option<HeaderValue>> = const { RefCell::new(None) };
+}
+
+fn current() -> Option<RequestName> {
+    match CURRENT.get() {
+        Current::Nobody => None,
+        Current::Made(digits) => Some(RequestName::Made(digits)),
+        Current::Given => GIVEN.with_borrow(Clone::clone).map(RequestName::Given),
+    }
 }
 
 /// Returns the name of the request whose handler runs on this thread just now, if one does: for lines
 /// of a log.
 pub fn current_request() -> Option<String> {
-    let name = |current: &Option<HeaderValue>| Some(current.as_ref()?.to_str().ok()?.to_owned());
-    CURRENT.with_borrow(name)
+    current().map(|name| name.as_str().to_owned())
 }
 
 /// Has work that is done on another thread be a part of the request of the moment.
 pub(crate) fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
-    let id = CURRENT.with_borrow(Clone::clone);
+    let id = current();
     move || match id {
         Some(id) => during(&id, work),
         None => work(),
@@ -31,25 +78,34 @@ pub(crate) fn carried<T>(work: impl FnOnce() -> T) -> impl FnOnce() -> T {
 }
 
 /// Runs a part of what answers a request.
-pub(super) fn during<T>(id: &HeaderValue, part: impl FnOnce() -> T) -> T {
-    struct Restore(Option<HeaderValue>);
+pub(super) fn during<T>(id: &RequestName, part: impl FnOnce() -> T) -> T {
+    struct Restore(Current, Option<HeaderValue>);
     impl Drop for Restore {
         fn drop(&mut self) {
-            CURRENT.set(self.0.take());
+            if let Current::Given = CURRENT.replace(self.0) {
+                GIVEN.set(self.1.take());
+            }
         }
     }
-    let _restore = Restore(CURRENT.replace(Some(id.clone())));
+    let _restore = match id {
+        RequestName::Made(digits) => Restore(CURRENT.replace(Current::Made(*digits)), None),
+        RequestName::Given(name) => Restore(
+            CURRENT.replace(Current::Given),
+            GIVEN.replace(Some(name.clone())),
+        ),
+    };
     part()
 }
 
 /// Returns the name that a proxy has given a request, if it is one that can be passed on.
-pub(super) fn given(headers: &HeaderMap) -> Option<HeaderValue> {
+pub(super) fn given(headers: &HeaderMap) -> Option<RequestName> {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(byte);
     headers
         .get(HEADER)
         .filter(|value| !value.is_empty() && value.len() <= LENGTH_MAX)
         .filter(|value| value.as_bytes().iter().all(plain))
         .cloned()
+        .map(RequestName::Given)
 }
 
 /// Makes names: 16 hex digits each, which neither another worker nor another server makes, but by
@@ -67,17 +123,27 @@ impl RequestIds {
         }
     }
 
-    pub(super) fn make(&self) -> HeaderValue {
+    pub(super) fn make(&self) -> RequestName {
         let number = self.next.get();
         self.next.set(number.wrapping_add(0x9e37_79b9_7f4a_7c15));
-        let mut digits = [0; 16];
-        let number = mix(number);
-        for (place, digit) in digits.iter_mut().enumerate() {
-            let nibble = (number >> (60 - 4 * place)) as u8 & 15;
-            *digit = nibble + if nibble < 10 { b'0' } else { b'a' - 10 };
-        }
-        HeaderValue::from_bytes(&digits).unwrap_or_else(|_| HeaderValue::from_static("-"))
+        let digits = hex_digits(mix(number));
+        RequestName::Made(digits)
     }
+}
+
+/// Returns a number's hex digits, all of them at once.
+fn hex_digits(number: u64) -> [u8; 16] {
+    // Each nibble gets a byte of its own, in the order of the digits.
+    let mut spread = u128::from(number);
+    spread = (spread | spread << 32) & 0x0000_0000_ffff_ffff_0000_0000_ffff_ffff;
+    spread = (spread | spread << 16) & 0x0000_ffff_0000_ffff_0000_ffff_0000_ffff;
+    spread = (spread | spread << 8) & 0x00ff_00ff_00ff_00ff_00ff_00ff_00ff_00ff;
+    spread = (spread | spread << 4) & 0x0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f_0f0f;
+    let ones = 0x0101_0101_0101_0101_0101_0101_0101_0101;
+    // Those above nine are letters.
+    let letters = ((spread + 6 * ones) >> 4) & ones;
+    let digits = spread + u128::from(b'0') * ones + letters * u128::from(b'a' - b'0' - 10);
+    digits.to_be_bytes()
 }
 
 /// Steele, Lea and Flood's mix of `SplitMix64`: two numbers never become the same.
@@ -101,7 +167,14 @@ mod tests {
             .flat_map(|ids| (0..1000).map(|_| ids.make()))
             .collect();
         assert_eq!(names.len(), 3000);
-        assert!(names.iter().all(|name| name.len() == 16));
+        assert!(names.iter().all(|name| name.as_str().len() == 16));
+    }
+
+    #[test]
+    fn digits_are_those_of_the_number() {
+        for number in [0, 1, 0x0123_4567_89ab_cdef, u64::MAX, mix(7)] {
+            assert_eq!(&hex_digits(number), format!("{number:016x}").as_bytes());
+        }
     }
 
     #[test]
@@ -123,7 +196,8 @@ mod tests {
     #[test]
     fn the_request_of_the_moment_is_known_while_its_handler_runs() {
         assert_eq!(current_request(), None);
-        let (outer, inner) = (HeaderValue::from_static("a"), HeaderValue::from_static("b"));
+        let [outer, inner] =
+            ["a", "b"].map(|name| RequestName::Given(HeaderValue::from_static(name)));
         during(&outer, || {
             let _ = std::panic::catch_unwind(|| during(&inner, || panic!("on purpose")));
             assert_eq!(current_request().as_deref(), Some("a"));

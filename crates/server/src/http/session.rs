@@ -7,7 +7,10 @@ use hikyaku_relay::RelayUrls;
 use hikyaku_store::SessionId;
 use http::{HeaderMap, HeaderName, Method, StatusCode, header};
 
-use super::{Problem, Request, signed::is_our_authority};
+use super::{
+    Problem, Request,
+    signed::{is_our_authority, is_signed},
+};
 use crate::{
     clock::unix_now,
     sessions::{Sessions, Token},
@@ -78,7 +81,8 @@ impl Request {
     /// if it is not signed, the one whose [session](Request::session) it has. Reads the body of a
     /// signed request.
     pub async fn member(&mut self) -> Result<PublicKey, Problem> {
-        if self.headers().contains_key(header::AUTHORIZATION) {
+        // A proxy before the site may have words of its own with the browser there.
+        if is_signed(self.headers()) {
             return self.signer().await;
         }
         Ok(self.session()?.key())
@@ -137,7 +141,7 @@ fn session_of(
 }
 
 /// Tells whether a method changes nothing (RFC 9110 section 9.2.1).
-fn is_safe(method: &Method) -> bool {
+pub(super) fn is_safe(method: &Method) -> bool {
     [Method::GET, Method::HEAD, Method::OPTIONS].contains(method)
 }
 

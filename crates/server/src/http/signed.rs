@@ -5,13 +5,16 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-use data_encoding::BASE64;
+use data_encoding::BASE64_NOPAD;
 use hikyaku_event::{Event, EventId, PublicKey, Timestamp};
 use hikyaku_relay::RelayUrls;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use sha2::{Digest, Sha256};
 
-use super::{Problem, Request, session::refuse_banned};
+use super::{
+    Problem, Request,
+    session::{is_safe, refuse_banned},
+};
 use crate::{clock::unix_now, neighbours, worker::Worker};
 
 /// The kind of such an event.
@@ -26,8 +29,12 @@ const REMEMBERED_MAX: usize = 120_000;
 impl Request {
     /// Returns the key that has signed this very request: an event of kind 27235 in `Authorization:
     /// Nostr <base64>`, with this address, this method, this body (`payload`), and a time within 60
-    /// seconds of ours. Each event is good for one request (docs/http.md says what that means for several
-    /// nodes). Whoever has not signed is refused (401).
+    /// seconds of ours. Whoever has not signed is refused (401).
+    ///
+    /// An event is good for one request that changes something (docs/http.md says what that means for
+    /// several nodes), and not if it is from before this server's start, which does not remember what was
+    /// used then. It is good for any number of the same GET or HEAD within its time: two of one second
+    /// can't be signed differently.
     ///
     /// The address must be the relay's own (`public_url`; without one, the listen address or localhost),
     /// with `http` for `ws` and `https` for `wss`. The `Host` header is not believed: a request that was
@@ -61,6 +68,14 @@ impl Request {
                 .and_then(|()| worker.verifier.borrow_mut().verify(&event));
             verified.map_err(|_| refusal("the event's signature is wrong"))?;
             refuse_banned(worker, client, &event.pubkey())?;
+            if is_safe(self.method()) {
+                return Ok(event.pubkey());
+            }
+            if shared.signed_once.may_have_forgotten(event.created_at()) {
+                return Err(refusal(
+                    "the event is from before this server's start; sign another one",
+                ));
+            }
             match shared.signed_once.note(event.id(), now) {
                 Noted::First => {
                     if let Some(neighbours) = &shared.neighbours {
@@ -131,7 +146,7 @@ impl SignedRequest<'_> {
             .uri
             .path_and_query()
             .map_or("/", |target| target.as_str());
-        target == ours && is_our_authority(scheme, authority, urls)
+        target == ours && is_our_authority(&scheme.to_ascii_lowercase(), authority, urls)
     }
 }
 
@@ -156,14 +171,24 @@ fn event_of(header: Option<&HeaderValue>) -> Result<Event, &'static str> {
     let text = header
         .and_then(|value| value.to_str().ok())
         .ok_or(MISSING)?;
-    let (scheme, token) = text.split_once(' ').ok_or(MISSING)?;
-    if !scheme.eq_ignore_ascii_case("nostr") {
-        return Err(MISSING);
-    }
-    let json = BASE64
-        .decode(token.trim().as_bytes())
+    let token = token_of(text).ok_or(MISSING)?;
+    // Not everybody pads.
+    let json = BASE64_NOPAD
+        .decode(token.trim().trim_end_matches('=').as_bytes())
         .map_err(|_| "what follows `Nostr` is no base64")?;
     Event::parse(&json).map_err(|_| "what follows `Nostr` is no event")
+}
+
+fn token_of(authorization: &str) -> Option<&str> {
+    let (scheme, token) = authorization.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("nostr").then_some(token)
+}
+
+/// Tells whether a request says that a Nostr key has signed it.
+pub(super) fn is_signed(headers: &HeaderMap) -> bool {
+    let header = headers.get(header::AUTHORIZATION);
+    let text = header.and_then(|value| value.to_str().ok());
+    text.is_some_and(|text| token_of(text).is_some())
 }
 
 /// Adds what a refusal for want of a signature must say.
@@ -182,8 +207,12 @@ pub(crate) enum Noted {
 }
 
 /// The events that have been used, for as long as they could be used again.
-#[derive(Debug, Default)]
-pub(crate) struct SignedOnce(Mutex<Used>);
+#[derive(Debug)]
+pub(crate) struct SignedOnce {
+    /// What was used before, nobody here remembers.
+    since: Timestamp,
+    used: Mutex<Used>,
+}
 
 #[derive(Debug, Default)]
 struct Used {
@@ -193,9 +222,22 @@ struct Used {
 }
 
 impl SignedOnce {
+    /// Begins to remember.
+    pub(crate) fn new(now: Timestamp) -> Self {
+        Self {
+            since: now,
+            used: Mutex::default(),
+        }
+    }
+
+    /// Tells whether an event of that time may have been used without being remembered here.
+    fn may_have_forgotten(&self, created_at: Timestamp) -> bool {
+        created_at < self.since
+    }
+
     /// Notes an event.
     pub(crate) fn note(&self, event: EventId, now: Timestamp) -> Noted {
-        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         if used.events.len() >= REMEMBERED_MAX && used.swept_at != now {
             used.swept_at = now;
             // An event may be from a window ahead, and be used until a window later.
@@ -244,6 +286,8 @@ mod tests {
         check(&event(&good), b"hello").unwrap();
         check(&event(&good).created_at(NOW - 60), b"hello").unwrap();
         check(&event(&good[..2]), b"").unwrap();
+        let shouted = url.replace("https", "HTTPS");
+        check(&event(&[["u", &shouted], ["method", "post"]]), b"").unwrap();
         for (event, body, word) in [
             (event(&good[..2]), &b"hello"[..], "payload"),
             (event(&good), b"hullo", "payload"),
@@ -260,6 +304,7 @@ mod tests {
             "https://relay.example.com/api/a%20b",
             "https://relay.example.com/api/a%20b?x=2",
             "https://relay.example.com.evil.net/api/a%20b?x=1",
+            "HTTPS://relay.example.com.evil.net/api/a%20b?x=1",
             "https://relay.example.com:444/api/a%20b?x=1",
             "http://relay.example.com/api/a%20b?x=1",
             "wss://relay.example.com/api/a%20b?x=1",
@@ -273,7 +318,7 @@ mod tests {
 
     #[test]
     fn what_was_used_is_remembered_as_long_as_it_could_be_used() {
-        let used = SignedOnce::default();
+        let used = SignedOnce::new(NOW);
         let id = |n: usize| {
             let mut bytes = [0; 32];
             bytes[..8].copy_from_slice(&n.to_le_bytes());

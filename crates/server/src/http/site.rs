@@ -12,6 +12,7 @@ use http::{
 
 use super::{
     Body, Response,
+    negotiation::list,
     page::{self, Figures},
 };
 use crate::{recorder::seen_today, websocket::accept_key};
@@ -152,13 +153,8 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 }
 
 fn wants_information(headers: &HeaderMap) -> bool {
-    headers
-        .get_all(header::ACCEPT)
-        .iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .filter_map(|range| range.split(';').next())
-        .any(|media| media.trim().eq_ignore_ascii_case("application/nostr+json"))
+    list(headers, &header::ACCEPT)
+        .any(|(media, weight)| weight > 0 && media.eq_ignore_ascii_case("application/nostr+json"))
 }
 
 pub(super) fn text(status: StatusCode, body: &'static str) -> Response {

@@ -186,6 +186,28 @@ fn names(
     text.trim() == "*" || text.split(&mut between).any(listed)
 }
 
+/// Tells whether a client that sent these wants another version than the one that a response is of.
+pub(super) fn is_another(
+    matches: &[HeaderValue],
+    unmodified_since: Option<&HeaderValue>,
+    response: &HeaderMap,
+) -> bool {
+    if !matches.is_empty() {
+        let tag = response.get(header::ETAG).and_then(EntityTag::in_header);
+        let same = |value| is_any(value) || names(value, tag.as_ref(), EntityTag::is_the_same);
+        return !matches.iter().any(same);
+    }
+    let modified = response.get(header::LAST_MODIFIED).and_then(date);
+    match (modified, unmodified_since.and_then(date)) {
+        (Some(modified), Some(since)) => modified > since,
+        _ => false,
+    }
+}
+
+fn is_any(value: &HeaderValue) -> bool {
+    value.as_bytes().trim_ascii() == b"*"
+}
+
 /// Tells whether a client that sent these has the version that a response is of.
 pub(super) fn is_known(
     none_match: &[HeaderValue],
@@ -194,7 +216,7 @@ pub(super) fn is_known(
 ) -> bool {
     if !none_match.is_empty() {
         let tag = response.get(header::ETAG).and_then(EntityTag::in_header);
-        let known = |value| names(value, tag.as_ref(), EntityTag::means_the_same);
+        let known = |value| is_any(value) || names(value, tag.as_ref(), EntityTag::means_the_same);
         return none_match.iter().any(known);
     }
     let modified = response.get(header::LAST_MODIFIED).and_then(date);

@@ -10,6 +10,7 @@ use std::{
         },
     },
     thread::Thread,
+    time::{Duration, Instant},
 };
 
 use crate::metrics::Histogram;
@@ -32,16 +33,25 @@ pub(crate) struct HandlerCells {
     pub(crate) timeouts: AtomicU64,
     /// Calls not made because too many were under way.
     pub(crate) dropped: AtomicU64,
-    /// How often it held its worker too long; written by the watchdog.
+    /// How often it held its worker too long; the watchdog writes it, too.
     pub(crate) holds: AtomicU64,
     pub(crate) seconds: Histogram,
 }
+
+/// How long a handler may hold its worker before it is named.
+pub(super) const HOLD_MAX: Duration = Duration::from_millis(10);
 
 /// One worker, as the watchdog sees it.
 #[derive(Debug)]
 pub(crate) struct WorkerPage {
     /// Which handler it is in, and the how-manieth time it is in one; 0 for none.
     current: AtomicU64,
+    /// Since when, in nanoseconds of the book's time.
+    entered_ns: AtomicU64,
+    /// The stay that the watchdog has seen last.
+    seen: AtomicU64,
+    /// The stay that was counted last as too long.
+    named: AtomicU64,
     /// It has been in the same handler for too long.
     held: AtomicBool,
     cells: Box<[HandlerCells]>,
@@ -55,12 +65,16 @@ pub(crate) struct HandlerBook {
     /// Nobody watches until the next handler is entered.
     asleep: AtomicBool,
     watchdog: OnceLock<Thread>,
+    began: Instant,
 }
 
 impl HandlerBook {
     pub(crate) fn new(names: Vec<HandlerName>, workers: usize) -> Arc<Self> {
         let page = || WorkerPage {
             current: AtomicU64::new(0),
+            entered_ns: AtomicU64::new(0),
+            seen: AtomicU64::new(0),
+            named: AtomicU64::new(0),
             held: AtomicBool::new(false),
             cells: names.iter().map(|_| HandlerCells::default()).collect(),
         };
@@ -69,6 +83,7 @@ impl HandlerBook {
             names: names.into(),
             asleep: AtomicBool::new(false),
             watchdog: OnceLock::new(),
+            began: Instant::now(),
         })
     }
 
@@ -77,6 +92,43 @@ impl HandlerBook {
         self.workers
             .get(worker)
             .is_some_and(|page| page.held.load(Relaxed))
+    }
+
+    fn ns(&self, at: Instant) -> u64 {
+        // As many nanoseconds are 584 years.
+        at.saturating_duration_since(self.began).as_nanos() as u64
+    }
+
+    /// Notes that a worker enters a handler at this time; `times` differs from call to call. Returns
+    /// the name of the stay.
+    pub(super) fn enter(
+        &self,
+        page: &WorkerPage,
+        handler: HandlerId,
+        times: u64,
+        at: Instant,
+    ) -> u64 {
+        let stay = times << 16 | u64::from(handler.0);
+        page.entered_ns.store(self.ns(at), Relaxed);
+        page.current.store(stay, SeqCst);
+        self.stir();
+        stay
+    }
+
+    /// Notes that a worker leaves a handler. Tells how long it was held, if that was too long.
+    pub(super) fn leave(&self, page: &WorkerPage, stay: u64) -> Option<Duration> {
+        page.current.store(0, Relaxed);
+        // Who stays too long has been seen meanwhile: nobody else pays for a look at the clock.
+        if page.seen.load(Relaxed) != stay {
+            return None;
+        }
+        Some(self.time_in(page)).filter(|held| *held > HOLD_MAX)
+    }
+
+    /// Tells how long a worker is in its handler by now.
+    pub(super) fn time_in(&self, page: &WorkerPage) -> Duration {
+        let entered = page.entered_ns.load(Relaxed);
+        Duration::from_nanos(self.ns(Instant::now()).saturating_sub(entered))
     }
 
     /// Names the thread that is woken when handlers run again.
@@ -95,7 +147,7 @@ impl HandlerBook {
     }
 
     /// Wakes the watchdog if it sleeps.
-    pub(crate) fn stir(&self) {
+    fn stir(&self) {
         if self.asleep.load(SeqCst)
             && let Some(watchdog) = self.watchdog.get()
         {
@@ -113,14 +165,18 @@ impl WorkerPage {
         &self.cells
     }
 
-    /// Notes that the worker is in a handler; `times` differs from call to call.
-    pub(crate) fn enter(&self, handler: HandlerId, times: u64) {
-        self.current
-            .store(times << 16 | u64::from(handler.0), SeqCst);
+    /// Notes that the watchdog has seen a stay.
+    pub(super) fn see(&self, stay: u64) {
+        self.seen.store(stay, Relaxed);
     }
 
-    pub(crate) fn leave(&self) {
-        self.current.store(0, Relaxed);
+    /// Counts a stay as too long, once.
+    pub(super) fn count_hold(&self, stay: u64) {
+        if self.named.swap(stay, Relaxed) != stay
+            && let Some(cells) = self.cells(Self::handler_of(stay))
+        {
+            cells.holds.fetch_add(1, Relaxed);
+        }
     }
 
     /// Returns what differs from one stay in a handler to the next; 0 in none.
@@ -141,4 +197,36 @@ impl WorkerPage {
 /// Adds one without a locked instruction: only one thread writes.
 pub(crate) fn count(cell: &AtomicU64) {
     cell.store(cell.load(Relaxed).wrapping_add(1), Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_stay_that_was_seen_is_told_from_its_beginning() {
+        let name = HandlerName {
+            plugin: "Slow",
+            task: "on_open".to_owned(),
+        };
+        let book = HandlerBook::new(vec![name], 1);
+        let page = &book.workers[0];
+        let long_ago = book.began;
+        let enter = |times, at| book.enter(page, HandlerId(0), times, at);
+        while book.began.elapsed() <= HOLD_MAX {
+            std::thread::yield_now();
+        }
+        let unseen = enter(1, long_ago);
+        assert_eq!(book.leave(page, unseen), None);
+        let long = enter(2, long_ago);
+        page.see(long);
+        assert!(book.leave(page, long).is_some_and(|held| held > HOLD_MAX));
+        // However many notice it.
+        page.count_hold(long);
+        page.count_hold(long);
+        assert_eq!(page.cells[0].holds.load(Relaxed), 1);
+        let short = enter(3, Instant::now() + HOLD_MAX);
+        page.see(short);
+        assert_eq!(book.leave(page, short), None);
+    }
 }

@@ -94,7 +94,8 @@ impl Caller {
             caller: Rc::clone(self),
             handler,
             future,
-            started: Instant::now(),
+            started: None,
+            took: Duration::ZERO,
             time_max,
             deadline: None,
         }
@@ -115,6 +116,7 @@ impl Caller {
     fn watched<T>(
         &self,
         handler: HandlerId,
+        begun: Instant,
         part: impl FnOnce() -> T,
     ) -> Result<T, Box<dyn Any + Send>> {
         let Some(page) = self.page() else {
@@ -122,17 +124,35 @@ impl Caller {
         };
         let times = self.entered.get();
         self.entered.set(times + 1);
-        page.enter(handler, times);
-        self.book.stir();
+        let stay = self.book.enter(page, handler, times, begun);
         let span = self.spans.get(usize::from(handler.0)).map(Span::enter);
         // What a panic leaves behind is the plugin's own: nothing of ours is in between.
         let result = catch_unwind(AssertUnwindSafe(part));
         drop(span);
-        page.leave();
+        if let Some(held) = self.book.leave(page, stay) {
+            page.count_hold(stay);
+            if let Some(name) = self.book.names.get(usize::from(handler.0)) {
+                let held_ms = held.as_millis();
+                tracing::warn!(plugin = name.plugin, handler = %name.task, held_ms, "handler held its worker");
+            }
+        }
         result
     }
 
-    fn note_failure(&self, handler: HandlerId, failure: CallFailure, panic: Option<&str>) {
+    /// Runs a part of what a handler has left to be done, under the same eyes.
+    pub(crate) fn run_part<T>(
+        &self,
+        handler: HandlerId,
+        part: impl FnOnce() -> T,
+    ) -> Result<T, CallFailure> {
+        self.watched(handler, Instant::now(), part)
+            .map_err(|panic| {
+                self.note_failure(handler, CallFailure::Panicked, text_of(&*panic));
+                CallFailure::Panicked
+            })
+    }
+
+    fn note_failure(&self, handler: HandlerId, failure: CallFailure, panic: &str) {
         let Some(name) = self.book.names.get(usize::from(handler.0)) else {
             return;
         };
@@ -140,7 +160,6 @@ impl Caller {
         match failure {
             CallFailure::Panicked => {
                 cells.inspect(|cells| count(&cells.panics));
-                let panic = panic.unwrap_or("something that is no text");
                 tracing::error!(plugin = name.plugin, handler = %name.task, panic, "handler panicked");
             }
             CallFailure::TooSlow => {
@@ -151,11 +170,18 @@ impl Caller {
         }
     }
 
-    fn note_end(&self, handler: HandlerId, started: Instant) {
+    fn note_end(&self, handler: HandlerId, took: Duration) {
         if let Some(cells) = self.page().and_then(|page| page.cells(handler)) {
-            cells.seconds.record(started.elapsed());
+            cells.seconds.record(took);
         }
     }
+}
+
+/// Returns what somebody has panicked with.
+pub(super) fn text_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("something that is no text")
 }
 
 /// One call under way.
@@ -163,7 +189,10 @@ pub(crate) struct Call<T> {
     caller: Rc<Caller>,
     handler: HandlerId,
     future: LocalFuture<'static, T>,
-    started: Instant,
+    /// When it was polled first: it may have been put by until then.
+    started: Option<Instant>,
+    /// How long it took, once it has ended.
+    took: Duration,
     time_max: Option<Duration>,
     /// When it is given up; set when it first has to wait.
     deadline: Option<Pin<Box<Sleep>>>,
@@ -175,12 +204,12 @@ impl<T> Future for Call<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let future = &mut this.future;
-        let failure = match this
-            .caller
-            .watched(this.handler, || future.as_mut().poll(cx))
-        {
+        let now = Instant::now();
+        let started = *this.started.get_or_insert(now);
+        let polled = (this.caller).watched(this.handler, now, || future.as_mut().poll(cx));
+        let failure = match polled {
             Ok(Poll::Ready(answer)) => {
-                this.caller.note_end(this.handler, this.started);
+                this.note_end();
                 return Poll::Ready(Ok(answer));
             }
             Ok(Poll::Pending) => {
@@ -188,27 +217,36 @@ impl<T> Future for Call<T> {
                     return Poll::Pending;
                 };
                 let deadline = this.deadline.get_or_insert_with(|| {
-                    let deadline = tokio::time::Instant::from_std(this.started) + time_max;
+                    let deadline = tokio::time::Instant::from_std(started) + time_max;
                     Box::pin(tokio::time::sleep_until(deadline))
                 });
                 if deadline.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
                 this.caller
-                    .note_failure(this.handler, CallFailure::TooSlow, None);
+                    .note_failure(this.handler, CallFailure::TooSlow, "");
                 CallFailure::TooSlow
             }
             Err(panic) => {
-                let text = panic
-                    .downcast_ref::<&str>()
-                    .copied()
-                    .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+                let text = text_of(&*panic);
                 this.caller
                     .note_failure(this.handler, CallFailure::Panicked, text);
                 CallFailure::Panicked
             }
         };
-        this.caller.note_end(this.handler, this.started);
+        this.note_end();
         Poll::Ready(Err(failure))
+    }
+}
+
+impl<T> Call<T> {
+    /// Returns how long it took, once it has ended.
+    pub(crate) fn took(&self) -> Duration {
+        self.took
+    }
+
+    fn note_end(&mut self) {
+        self.took = self.started.map_or(Duration::ZERO, |at| at.elapsed());
+        self.caller.note_end(self.handler, self.took);
     }
 }

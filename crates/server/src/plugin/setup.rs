@@ -1,10 +1,14 @@
 //! What a server is told before it starts, kept so that each worker can carry it out by itself.
 
-use std::rc::Rc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    rc::Rc,
+    task::Poll,
+};
 
 use hikyaku_store::LocalFuture;
 
-use super::{Hooks, Instances, PluginError, Worker};
+use super::{Hooks, Instances, PluginError, Worker, call::text_of};
 
 /// Makes one plugin on a worker.
 pub(crate) trait Factory: Send {
@@ -63,7 +67,7 @@ impl Setup {
         let mut plugins = Instances::default();
         for factory in self.factories {
             let name = factory.plugin();
-            let made = factory.make(worker.clone()).await;
+            let made = unpanicked(factory.make(worker.clone())).await;
             plugins.push(made.map_err(|error| (name, error))?);
         }
         let mut hooks = Hooks::default();
@@ -72,6 +76,20 @@ impl Setup {
         }
         Ok(hooks)
     }
+}
+
+/// Makes a failure of a panic: what can't be done is to be told, however a plugin says so.
+pub(crate) async fn unpanicked<T>(
+    mut making: LocalFuture<'static, Result<T, PluginError>>,
+) -> Result<T, PluginError> {
+    std::future::poll_fn(move |cx| {
+        // What it leaves behind is the plugin's own, and nobody asks for it.
+        match catch_unwind(AssertUnwindSafe(|| making.as_mut().poll(cx))) {
+            Ok(polled) => polled,
+            Err(panic) => Poll::Ready(Err(format!("it panicked: {}", text_of(&*panic)).into())),
+        }
+    })
+    .await
 }
 
 /// A factory that the application has given.

@@ -12,16 +12,14 @@ use std::{
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     thread::{self, JoinHandle},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use super::book::WorkerPage;
+use super::book::{HOLD_MAX, WorkerPage};
 use crate::{entrance, worker::Shared};
 
-/// How often it looks.
+/// How often it looks: whoever stays too long is seen before.
 const LOOK: Duration = Duration::from_millis(5);
-/// Looks that must find a worker in the same call after the first one: more than 10 ms.
-const LOOKS_MAX: u32 = 2;
 /// Looks without anything to see before it goes to sleep: a second.
 const LOOKS_IDLE: u32 = 200;
 /// Connections taken from a held worker's door in one look.
@@ -37,9 +35,8 @@ pub(crate) struct Watchdog {
 #[derive(Default)]
 struct Sight {
     stay: u64,
-    looks: u32,
-    /// Since when a handler holds it.
-    held: Option<Instant>,
+    /// A handler holds it.
+    held: bool,
 }
 
 impl Watchdog {
@@ -74,7 +71,7 @@ fn watch(shared: &Arc<Shared>, listeners: &[TcpListener], stop: &AtomicBool) {
         for (index, ((page, sight), listener)) in workers.enumerate() {
             look(shared, page, sight);
             seen |= sight.stay != 0;
-            if sight.held.is_some() {
+            if sight.held {
                 relieve(shared, index, listener);
             }
         }
@@ -94,34 +91,27 @@ fn watch(shared: &Arc<Shared>, listeners: &[TcpListener], stop: &AtomicBool) {
 }
 
 fn look(shared: &Shared, page: &WorkerPage, sight: &mut Sight) {
+    let book = &shared.handlers;
     let stay = page.current();
-    let name = |stay| {
-        let handler = WorkerPage::handler_of(stay);
-        shared.handlers.names.get(usize::from(handler.0))
-    };
     if stay != sight.stay {
-        if let Some(since) = sight.held.take() {
+        if sight.held {
+            sight.held = false;
             page.set_held(false);
-            if let Some(name) = name(sight.stay) {
-                let held_ms = since.elapsed().as_millis();
-                tracing::warn!(plugin = name.plugin, handler = %name.task, held_ms, "handler has let its worker go");
-            }
         }
         sight.stay = stay;
-        sight.looks = 0;
+    }
+    if stay == 0 || sight.held {
         return;
     }
-    if stay == 0 || sight.held.is_some() {
-        return;
-    }
-    sight.looks += 1;
-    if sight.looks >= LOOKS_MAX {
-        sight.held = Some(Instant::now());
+    // From here on the worker itself looks how long it was when it is over.
+    page.see(stay);
+    // It may have entered another one since; that one is new.
+    if book.time_in(page) > HOLD_MAX && page.current() == stay {
+        sight.held = true;
         page.set_held(true);
-        if let Some(cells) = page.cells(WorkerPage::handler_of(stay)) {
-            cells.holds.fetch_add(1, Relaxed);
-        }
-        if let Some(name) = name(stay) {
+        page.count_hold(stay);
+        let handler = WorkerPage::handler_of(stay);
+        if let Some(name) = book.names.get(usize::from(handler.0)) {
             tracing::warn!(
                 plugin = name.plugin,
                 handler = %name.task,

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
+    time::Duration,
 };
 
 use hikyaku_members::Members;
@@ -71,6 +72,11 @@ impl Worker {
         each + usize::from(self.index() < rest)
     }
 
+    /// Returns how long a handler may take before it is given up.
+    pub fn handler_timeout(&self) -> Duration {
+        self.inner.shared.config.handler_timeout
+    }
+
     /// Returns the store of the relay's events.
     pub fn store(&self) -> &Arc<dyn EventStore> {
         &self.inner.store
@@ -103,6 +109,12 @@ impl Worker {
         use crate::postgres::{Postgres, PostgresError, PostgresOptions};
         let config = &self.inner.shared.config;
         let url = config.postgres_url.as_ref();
+        if (1..self.count()).contains(&config.postgres_connections) {
+            return Err(PostgresError::TooFew(
+                config.postgres_connections,
+                self.count(),
+            ));
+        }
         let options = PostgresOptions {
             url: url.ok_or(PostgresError::NotConfigured)?.clone(),
             connections: self.share_of(config.postgres_connections),

@@ -12,6 +12,9 @@ pub enum PostgresError {
     /// The address has a parameter that plugins' connections do not heed.
     #[error("the database's address says `{0}`, which is not heeded for plugins: leave it out")]
     Unheeded(&'static str),
+    /// `ServerConfig::postgres_connections` is less than the number of workers, of which each needs one.
+    #[error("{0} connections to the database are not enough for {1} workers: give each one, or 0")]
+    TooFew(usize, usize),
     /// It can't be reached, or lets nobody in; nothing was asked of it.
     #[error("the database can't be reached: {0}")]
     Unavailable(String),

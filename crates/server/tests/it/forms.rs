@@ -8,8 +8,8 @@ use std::{
 
 use flate2::read::GzDecoder;
 use hikyaku_server::{
-    EntityTag, IntoResponse, Json, Problem, Request, Response, Server, Versioned, current_request,
-    get, put,
+    Cors, EntityTag, IntoResponse, Json, NoPlugins, Problem, Request, Response, Server,
+    ServerConfig, Versioned, With, current_request, get, put,
 };
 use hikyaku_store::testing::NaiveStore;
 
@@ -20,9 +20,13 @@ use crate::{
 
 const TEXT: &str = "0123456789";
 
-fn server() -> Server<impl hikyaku_server::PluginList> {
+fn server() -> Server<With<(), NoPlugins>> {
+    site(config())
+}
+
+fn site(config: ServerConfig) -> Server<With<(), NoPlugins>> {
     let long = || "a line of text\n".repeat(10_000);
-    Server::new(config(), Arc::new(NaiveStore::new()))
+    Server::new(config, Arc::new(NaiveStore::new()))
         .plugin(async |_| Ok(()))
         .route(get("/short"), async |(): &(), _: Request| {
             let at = SystemTime::UNIX_EPOCH + Duration::from_hours(24);
@@ -152,8 +156,27 @@ async fn who_wants_a_part_gets_it() {
             "01",
         ),
         ("Range: bytes=0-1\r\nIf-None-Match: \"v1\"\r\n", 304, "", ""),
+        ("Range: bytes=0-1\r\nIf-Match: \"v1\"\r\n", 206, "", "01"),
+        ("If-Match: \"v0\", \"v1\"\r\n", 200, "", TEXT),
+        ("If-Match: *\r\n", 200, "", TEXT),
+        (
+            "If-Unmodified-Since: Fri, 02 Jan 1970 00:00:00 GMT\r\n",
+            200,
+            "",
+            TEXT,
+        ),
     ] {
         check(&relay, headers, status, has, body).await;
+    }
+    // Parts of two versions are never put together.
+    for headers in [
+        "If-Match: \"v0\"\r\nRange: bytes=0-1\r\n",
+        "If-Match: W/\"v1\"\r\n",
+        "If-Match: \"v0\"\r\nIf-None-Match: \"v1\"\r\n",
+        "If-Unmodified-Since: Thu, 01 Jan 1970 00:00:00 GMT\r\n",
+    ] {
+        let (head, _) = ask(&relay, "GET /short", headers).await;
+        assert!(head.starts_with("http/1.1 412 "), "{headers}: {head}");
     }
     // One that does not say that it has parts has none.
     let (head, body) = ask(&relay, "GET /plain", "Range: bytes=0-1\r\n").await;
@@ -167,6 +190,82 @@ async fn who_wants_a_part_gets_it() {
         "{head}"
     );
     assert!(head.contains("content-length: 10"), "{head}");
+}
+
+#[tokio::test]
+async fn pages_of_other_origins_read_what_they_are_let() {
+    let app = "Origin: https://app.example\r\n";
+    let preflight = format!(
+        "{app}Access-Control-Request-Method: PUT\r\n\
+         Access-Control-Request-Headers: authorization, content-type\r\n"
+    );
+    let start = |cors| {
+        let mut config = config();
+        config.cors = cors;
+        let mut server = site(config).route(get("/own"), async |(): &(), _: Request| {
+            let mut response = "x".into_response();
+            let headers = response.headers_mut();
+            headers.insert(
+                "access-control-allow-origin",
+                "https://mine.example".parse().unwrap(),
+            );
+            response
+        });
+        server = server.route(get("/panic"), async |(): &(), _: Request| -> &str {
+            panic!("on purpose")
+        });
+        Relay::serve(server)
+    };
+    let allowed = "access-control-allow-origin";
+    // Unless it is said, nobody may.
+    let relay = start(None);
+    for request in ["GET /short", "OPTIONS /short", "DELETE /short"] {
+        let (head, _) = ask(&relay, request, &preflight).await;
+        assert!(!head.contains("access-control"), "{request}: {head}");
+    }
+    let some = Cors::origins(["https://app.example"]);
+    for (cors, origin) in [(Cors::any(), "*"), (some.clone(), "https://app.example")] {
+        let relay = start(Some(cors));
+        // Errors are to be read, too.
+        for request in [
+            "GET /short",
+            "DELETE /short",
+            "OPTIONS /short",
+            "GET /panic",
+        ] {
+            let (head, _) = ask(&relay, request, &preflight).await;
+            assert!(
+                head.contains(&format!("{allowed}: {origin}\r\n")),
+                "{request}: {head}"
+            );
+            assert!(!head.contains("credentials"), "{head}");
+        }
+        let (head, _) = ask(&relay, "OPTIONS /short", &preflight).await;
+        for line in [
+            "204 no content",
+            "access-control-allow-methods: get, put, head, options",
+            "access-control-allow-headers: authorization, content-type",
+            "access-control-max-age: 7200",
+        ] {
+            assert!(head.contains(line), "{line}: {head}");
+        }
+        let (head, _) = ask(&relay, "GET /own", app).await;
+        assert!(
+            head.contains(&format!("{allowed}: https://mine.example")),
+            "{head}"
+        );
+        assert_eq!(head.matches(allowed).count(), 1, "{head}");
+    }
+    let relay = start(Some(some));
+    for origin in [
+        "",
+        "Origin: https://app.example.evil\r\n",
+        "Origin: null\r\n",
+    ] {
+        let (head, _) = ask(&relay, "GET /short", origin).await;
+        assert!(!head.contains(allowed), "{origin}: {head}");
+        assert!(head.contains("vary: origin"), "{origin}: {head}");
+    }
 }
 
 #[tokio::test]

@@ -2,7 +2,9 @@
 
 use std::{
     cell::RefCell,
+    pin::Pin,
     sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -10,7 +12,7 @@ use hikyaku_event::{
     Event, Filter, PublicKey,
     testing::{Author, EventBuilder},
 };
-use hikyaku_server::{Client, NoPlugins, QueryVerdict, Request, Server, Verdict, With, get};
+use hikyaku_server::{Body, Client, NoPlugins, QueryVerdict, Request, Server, Verdict, With, get};
 use hikyaku_store::testing::NaiveStore;
 use serde_json::json;
 use tokio::sync::{Notify, oneshot};
@@ -105,6 +107,40 @@ async fn a_panic_in_any_handler_hurts_one_request() {
         let text = metrics.render();
         assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
     }
+}
+
+/// Sends a little, and panics.
+struct Breaking(bool);
+
+impl http_body::Body for Breaking {
+    type Data = bytes::Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<bytes::Bytes>, Self::Error>>> {
+        assert!(!std::mem::replace(&mut self.0, true), "on purpose");
+        Poll::Ready(Some(Ok(http_body::Frame::data("a part".into()))))
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_panics_is_a_part_of_its_call() {
+    let relay = Relay::serve(
+        server()
+            .route(get("/stream"), async |_: &Careless, _: Request| {
+                Body::new(Breaking(false))
+            })
+            .route(get("/fine"), async |_: &Careless, _: Request| "fine"),
+    );
+    let request = "GET /stream HTTP/1.1\r\nHost: r\r\nConnection: close\r\n\r\n";
+    let answer = Wire::request(relay.address, request).await;
+    // It breaks off, if it begins at all, and nobody can take it for whole.
+    assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");
+    let (_, answer) = crate::routes::request(relay.address, "GET", "/fine", "", "").await;
+    assert_eq!(answer.body, "fine");
+    assert_eq!(figure(&relay, "panics", "GET /stream"), 1.0);
 }
 
 #[tokio::test]

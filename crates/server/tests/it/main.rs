@@ -9,8 +9,10 @@
 )]
 
 mod access_log;
+mod browser;
 mod client;
 mod connections;
+mod curl;
 mod forms;
 mod gated_store;
 mod handlers;

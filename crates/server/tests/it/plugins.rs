@@ -75,6 +75,25 @@ async fn each_worker_has_an_instance_that_stays_on_its_thread() {
 struct Broken;
 
 #[test]
+fn a_factory_that_panics_is_named_as_one_that_fails() {
+    let server = server().plugin(|worker: Worker| async move {
+        assert_ne!(worker.index(), 1, "on purpose");
+        Ok(Broken)
+    });
+    let result = server.bind().unwrap().run(std::future::pending());
+    let Err(ServerError::Plugin {
+        plugin,
+        worker,
+        source,
+    }) = result
+    else {
+        panic!("{result:?}");
+    };
+    assert_eq!((plugin, worker), ("Broken", 1));
+    assert!(source.to_string().contains("on purpose"), "{source}");
+}
+
+#[test]
 fn a_plugin_that_cant_start_is_named_and_nobody_is_served() {
     let server = server().plugin(|worker: Worker| async move {
         if worker.index() == 1 {

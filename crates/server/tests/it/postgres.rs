@@ -143,7 +143,7 @@ async fn handlers_share_one_connection_and_prepare_each_statement_once() {
 
 #[tokio::test]
 async fn connections_are_of_the_whole_server_and_divided_among_its_workers() {
-    for (budget, expected) in [(0, "2"), (1, "2"), (5, "5")] {
+    for (budget, expected) in [(0, "2"), (2, "2"), (5, "5")] {
         let (url, name) = shared();
         let mut config = with_database(format!("{url}?application_name={name}"), 2);
         config.postgres_connections = budget;
@@ -331,8 +331,14 @@ fn a_database_that_is_not_there_is_an_error_at_the_start() {
             to("127.0.0.1:1/x?load_balance_hosts=random"),
             "says `load_balance_hosts`, which is not heeded",
         ),
+        (
+            to("127.0.0.1:1/y"),
+            "1 connections to the database are not enough for 2 workers",
+        ),
     ] {
         let mut config = config();
+        config.postgres_connections =
+            usize::from(url.as_ref().is_some_and(|url| url.ends_with("/y")));
         config.postgres_url = url;
         let server =
             Server::new(config, Arc::new(NaiveStore::new())).plugin(|worker: Worker| async move {

@@ -1,6 +1,9 @@
 //! Requests that a Nostr key has signed (NIP-98).
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use data_encoding::BASE64;
 use hikyaku_event::testing::{Author, EventBuilder};
@@ -16,8 +19,10 @@ use crate::{
 fn site() -> Relay {
     let server = Server::new(config(), Arc::new(NaiveStore::new()))
         .plugin(async |_| Ok(()))
-        .route(get("/who"), async |(): &(), mut request: Request| {
-            Ok::<_, Problem>(request.signer().await?.to_hex())
+        .route(get("/who"), who)
+        .route(post("/who"), who)
+        .route(get("/member"), async |(): &(), mut request: Request| {
+            Ok::<_, Problem>(request.member().await?.to_hex())
         })
         .route(post("/count"), async |(): &(), mut request: Request| {
             request.signer().await?;
@@ -25,6 +30,15 @@ fn site() -> Relay {
             Ok::<_, Problem>(list.len().to_string())
         });
     Relay::serve(server)
+}
+
+fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    since.as_secs()
+}
+
+async fn who((): &(), mut request: Request) -> Result<String, Problem> {
+    Ok(request.signer().await?.to_hex())
 }
 
 fn header(event: &EventBuilder, author: &Author) -> String {
@@ -37,16 +51,22 @@ async fn who_signs_a_request_is_known_once() {
     let relay = site();
     let author = Author::new(1);
     let url = format!("http://{}/who", relay.address);
-    let event = now(27235).tag(["u", &url]).tag(["method", "GET"]);
-    let signed = header(&event, &author);
-    let (_, answer) = request(relay.address, "GET", "/who", &signed, "").await;
+    let event = |method| now(27235).tag(["u", &url]).tag(["method", method]);
+    let signed = header(&event("POST"), &author);
+    let (_, answer) = request(relay.address, "POST", "/who", &signed, "").await;
     assert_eq!(
         (answer.status, answer.body),
         (200, author.pubkey().to_hex())
     );
+    // What only reads may be read again: two reads of one second have the same event. Nobody pads.
+    let read = header(&event("GET"), &author).replace("=\r\n", "\r\n");
+    for _ in 0..2 {
+        let (_, answer) = request(relay.address, "GET", "/who", &read, "").await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+    }
     // On whichever worker it comes again.
     for _ in 0..4 {
-        let (_, answer) = request(relay.address, "GET", "/who", &signed, "").await;
+        let (_, answer) = request(relay.address, "POST", "/who", &signed, "").await;
         assert_eq!(answer.status, 401, "{answer:?}");
         assert!(answer.body.contains("used already"), "{answer:?}");
         assert!(
@@ -54,6 +74,25 @@ async fn who_signs_a_request_is_known_once() {
             "{answer:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn what_was_signed_before_the_start_is_good_for_reading_alone() {
+    let relay = site();
+    let author = Author::new(1);
+    let url = format!("http://{}/who", relay.address);
+    for (method, status) in [("GET", 200), ("POST", 401)] {
+        let event = now(27235).tag(["u", &url]).tag(["method", method]);
+        // The server may have forgotten that it was used.
+        let event = event.created_at(unix_now() - 30);
+        let (_, answer) =
+            request(relay.address, method, "/who", &header(&event, &author), "").await;
+        assert_eq!(answer.status, status, "{answer:?}");
+    }
+    // A proxy's password is not what says who a member is.
+    let basic = "Authorization: Basic eDp5\r\n";
+    let (_, answer) = request(relay.address, "GET", "/member", basic, "").await;
+    assert!(answer.body.contains("has no sessions"), "{answer:?}");
 }
 
 #[tokio::test]

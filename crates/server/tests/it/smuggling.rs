@@ -63,6 +63,31 @@ async fn what_has_two_lengths_has_no_second_request_in_it() {
 }
 
 #[tokio::test]
+async fn what_names_no_host_or_two_is_refused() {
+    let relay = site();
+    for (head, is_refused) in [
+        ("GET /secret HTTP/1.1\r\n", true),
+        ("GET /secret HTTP/1.1\r\nHost: a\r\nHost: b\r\n", true),
+        ("GET /secret HTTP/1.1\r\nHost: a\r\nHost: a\r\n", true),
+        ("GET /secret HTTP/1.0\r\nHost: a\r\nHost: b\r\n", true),
+        ("GET / HTTP/1.1\r\n", true),
+        ("GET /secret HTTP/1.1\r\nHost: a\r\n", false),
+        ("GET /secret HTTP/1.1\r\nHost:\r\n", false),
+        ("GET /secret HTTP/1.0\r\n", false),
+    ] {
+        let answer = send(&relay, &format!("{head}\r\n{SMUGGLED}")).await;
+        let status = if is_refused { " 400 " } else { " 200 " };
+        let line = answer.lines().next().unwrap_or_default();
+        assert!(line.contains(status), "{head}: {answer}");
+        // Nor is anything read that follows it.
+        assert!(
+            !is_refused || !answer.contains("the secret"),
+            "{head}: {answer}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn the_chunks_count_where_a_length_stands_beside_them() {
     let relay = site();
     for headers in [

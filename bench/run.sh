@@ -4,7 +4,7 @@
 # target/bench/results.
 #
 # usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start
-#                              tables measuring instructions all
+#                              tables measuring instructions http all
 # environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
 #              BUILT: if set, nothing is built: what is there already is measured
 set -euo pipefail
@@ -43,6 +43,12 @@ build_khatru() {
 build_rust_nostr() {
   [ -z "${BUILT:-}" ] || return 0
   (cd bench/peers/rust-nostr && CARGO_TARGET_DIR="$OLDPWD/$work/rust-nostr-target" cargo build --release --locked)
+}
+
+build_http() {
+  [ -z "${BUILT:-}" ] || return 0
+  cargo build --release --locked -p hikyaku-server --features testing --example string_route
+  (cd bench/peers/http && CARGO_TARGET_DIR="$OLDPWD/$work/http-target" cargo build --release --locked)
 }
 
 # Prints the file with a corpus of so many events, made if it is not there.
@@ -129,6 +135,26 @@ rust-nostr() {
     --without-shape 'hashtag within follows' --events 5000 --operations 10000 --durability "$ours" --vs-durability "$ours" \
     --json "$results/rust-nostr.json"
   finish
+}
+
+# A string by a plugin's route, and by others, each on one worker: kept connections, and new ones after
+# every ten requests.
+http() {
+  build_http
+  ulimit -n 4096
+  for peer in hyper actix ntex; do
+    target/release/examples/string_route 17791 2>"$work/http.log" &
+    started+=($!)
+    "$work/http-target/release/$peer-string" 17792 2>"$work/http-$peer.log" &
+    started+=($!)
+    listening 17791
+    listening 17792
+    $bench http http://127.0.0.1:17791/hello --vs http://127.0.0.1:17792/hello \
+      --connections 64,1024 --seconds 2 --json "$results/http-$peer.json"
+    $bench http http://127.0.0.1:17791/hello --vs http://127.0.0.1:17792/hello \
+      --connections 64 --reconnect 10 --seconds 2 --json "$results/http-$peer-reconnect.json"
+    finish
+  done
 }
 
 latency() {
@@ -272,11 +298,11 @@ tables() {
 }
 
 [ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
-[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables measuring instructions
+[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables measuring instructions http
 build
 for row in "$@"; do
   case $row in
-    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables | measuring | instructions) "$row" ;;
+    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables | measuring | instructions | http) "$row" ;;
     *) echo "unknown row: $row" >&2; exit 2 ;;
   esac
 done

@@ -1,11 +1,15 @@
 //! What plugins cost: a hook that accepts, for each event, and a route that answers with a string,
 //! for each request beside a bare hyper server.
 //!
-//! `cargo run --release -p hikyaku-server --example hook_cost`
+//! `cargo run --release -p hikyaku-server --example hook_cost -- events`
+//! `cargo run --release -p hikyaku-server --example hook_cost -- requests [CONNECTIONS [REQUESTS
+//! [PER_CONNECTION]]]`
 //!
-//! The relay part publishes the same events to a relay without plugins and to one with many hooks
-//! that accept, in turns; the HTTP part sends requests on 64 connections that are
-//! kept. Times are the CPU time of the worker's thread.
+//! `events` publishes the same events to a relay without plugins and to one with many hooks that accept,
+//! in turns. `requests` sends requests (100,000 a round) on so many connections (64), which are kept, or
+//! opened anew after so many requests each. Times are the CPU time of the worker's thread. For
+//! instructions instead: `valgrind --tool=callgrind --separate-threads=yes` with one round
+//! (`ROUNDS=1`).
 
 #![allow(clippy::expect_used, reason = "a broken assumption shall panic")]
 
@@ -29,18 +33,33 @@ use hikyaku_store::testing::NaiveStore;
 use http_body_util::Full;
 use tokio::sync::oneshot;
 
-const ROUNDS: usize = 7;
 const EVENTS: usize = 10_000;
 /// So many that their cost stands out against a signature's.
 const HOOKS: usize = 21;
-const REQUESTS: usize = 100_000;
-const CONNECTIONS: usize = 64;
 
 struct Accepting;
 
 fn main() {
-    events();
-    requests();
+    let mut arguments = std::env::args().skip(1);
+    let what = arguments.next().unwrap_or_default();
+    let mut number = |default| {
+        let text = arguments.next();
+        text.map_or(default, |text| text.parse().expect("a number"))
+    };
+    match &*what {
+        "events" => events(),
+        "requests" => requests(Load {
+            connections: number(64),
+            requests: number(100_000),
+            per_connection: number(usize::MAX),
+        }),
+        _ => eprintln!("hook_cost events | requests [CONNECTIONS [REQUESTS [PER_CONNECTION]]]"),
+    }
+}
+
+fn rounds() -> usize {
+    let text = std::env::var("ROUNDS").ok();
+    text.map_or(7, |text| text.parse().expect("a number"))
 }
 
 /// Publishes ephemeral events nobody listens to: all checks, no store.
@@ -69,7 +88,7 @@ fn events() {
     }
     let hooked = serve(many);
     let mut differences = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         let without = publish(bare, &events);
         let with = publish(hooked, &events);
         println!("event: {without:.3} us without, {with:.3} us with {HOOKS} hooks that accept");
@@ -122,16 +141,16 @@ fn masked(message: &[u8]) -> Vec<u8> {
 }
 
 /// Asks a bare hyper server and a route of ours, in turns.
-fn requests() {
+fn requests(load: Load) {
     let bare = bare_hyper();
     let ours = serve(server().plugin(async |_| Ok(Accepting)).route(
         get("/hello"),
         async |_: &Accepting, _: Request| "Hello, World!",
     ));
     let mut ratios = Vec::new();
-    for _ in 0..ROUNDS {
-        let theirs = load(bare);
-        let mine = load(ours);
+    for _ in 0..rounds() {
+        let theirs = load.cpu_us(bare);
+        let mine = load.cpu_us(ours);
         println!("request: {theirs:.2} us bare hyper, {mine:.2} us through a plugin's route");
         ratios.push(mine / theirs);
     }
@@ -141,23 +160,39 @@ fn requests() {
     );
 }
 
-/// Returns microseconds of the worker's CPU for each request.
-fn load(server: Relay) -> f64 {
-    let mut streams: Vec<_> = (0..CONNECTIONS).map(|_| connect(server.address)).collect();
-    let request = b"GET /hello HTTP/1.1\r\nHost: r\r\n\r\n";
-    let mut buffer = vec![0; 4096];
-    let before = worker_cpu(server.thread);
-    for _ in 0..REQUESTS / CONNECTIONS {
-        for stream in &mut streams {
-            stream.write_all(request).expect("a request");
+/// What a server is asked.
+#[derive(Clone, Copy)]
+struct Load {
+    connections: usize,
+    requests: usize,
+    /// Requests until a connection is opened anew.
+    per_connection: usize,
+}
+
+impl Load {
+    /// Returns microseconds of the worker's CPU for each request.
+    fn cpu_us(self, server: Relay) -> f64 {
+        let connect = || connect(server.address);
+        let mut streams: Vec<_> = (0..self.connections).map(|_| connect()).collect();
+        let request = b"GET /hello HTTP/1.1\r\nHost: r\r\n\r\n";
+        let mut buffer = vec![0; 4096];
+        let before = worker_cpu(server.thread);
+        let rounds = self.requests / self.connections;
+        for round in 1..=rounds {
+            for stream in &mut streams {
+                stream.write_all(request).expect("a request");
+            }
+            for stream in &mut streams {
+                let length = stream.read(&mut buffer).expect("an answer");
+                assert!(length > 0, "the connection lasts");
+                if round % self.per_connection == 0 {
+                    *stream = connect();
+                }
+            }
         }
-        for stream in &mut streams {
-            let length = stream.read(&mut buffer).expect("an answer");
-            assert!(length > 0, "the connection lasts");
-        }
+        let cpu = worker_cpu(server.thread).saturating_sub(before);
+        cpu.as_secs_f64() * 1e6 / (rounds * self.connections) as f64
     }
-    let cpu = worker_cpu(server.thread).saturating_sub(before);
-    cpu.as_secs_f64() * 1e6 / REQUESTS as f64
 }
 
 /// A server on a thread whose CPU time can be read.

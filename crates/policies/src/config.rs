@@ -1,10 +1,12 @@
 //! What the policies are told.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, os::unix::fs::PermissionsExt as _, str::FromStr, time::Duration};
 
 use hikyaku_event::{Kind, PublicKey};
 use hikyaku_server::AddressRange;
 use serde_json::{Map, Value};
+
+use crate::trust::DEPTH_MAX;
 
 /// What is let in. The default lets everything in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +89,44 @@ impl PolicyConfig {
                 trusted_max: self.trusted_max,
                 ..Self::default()
             }
+    }
+
+    /// Says what in it can't mean what it says: a word without letters, members who invite where there
+    /// are none, a depth of trust that there is not, a script that is not there.
+    pub fn check(&self) -> Result<(), PolicySyntaxError> {
+        let refused = |reason: String| Err(PolicySyntaxError(reason));
+        if self.words_denied.iter().any(|word| word.trim().is_empty()) {
+            return refused("a denied word without letters would be in every event".to_owned());
+        }
+        if self.members.is_empty() && (self.members_invite || self.members_read) {
+            let what = if self.members_invite {
+                "invite"
+            } else {
+                "alone read"
+            };
+            return refused(format!("members can't {what} where there are none"));
+        }
+        if self.trust_depth as usize > DEPTH_MAX {
+            return refused(format!(
+                "the web of trust is at most {DEPTH_MAX} steps deep, and not {}",
+                self.trust_depth
+            ));
+        }
+        match self.script.as_deref() {
+            Some(command) if command.trim().is_empty() => {
+                refused("the script's command is empty".to_owned())
+            }
+            // Of a command with arguments nobody knows which part is the script; one without a `/` is
+            // looked for by the shell.
+            Some(path) if path.starts_with(['/', '.']) && !path.contains(' ') => {
+                match std::fs::metadata(path) {
+                    Ok(file) if file.is_file() && file.permissions().mode() & 0o111 != 0 => Ok(()),
+                    Ok(_) => refused(format!("the script `{path}` is no file that can be run")),
+                    Err(error) => refused(format!("the script `{path}` is not there: {error}")),
+                }
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Tells whether queries are decided about too.
@@ -236,6 +276,51 @@ mod tests {
         let range: KindRange = "10-20".parse().unwrap();
         let inside = [9, 10, 20, 21].map(|kind| range.contains(Kind(kind)));
         assert_eq!(inside, [false, true, true, false]);
+    }
+
+    /// A file that nobody can run.
+    const NO_PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+
+    #[test]
+    fn what_can_not_mean_what_it_says_is_refused() {
+        let wrong: [(fn(&mut PolicyConfig), &str); 7] = [
+            (
+                |config| config.words_denied = vec!["x".into(), " ".into()],
+                "a denied word",
+            ),
+            (
+                |config| config.members_invite = true,
+                "members can't invite",
+            ),
+            (
+                |config| config.members_read = true,
+                "members can't alone read",
+            ),
+            (|config| config.trust_depth = 5, "at most 4 steps deep"),
+            (|config| config.script = Some(" ".into()), "is empty"),
+            (
+                |config| config.script = Some("/nonexistent/x".into()),
+                "is not there",
+            ),
+            (
+                |config| config.script = Some(NO_PROGRAM.into()),
+                "no file that can be run",
+            ),
+        ];
+        for (spoil, reason) in wrong {
+            let mut config = PolicyConfig::default();
+            assert_eq!(config.check(), Ok(()));
+            spoil(&mut config);
+            let refused = config.check().unwrap_err().to_string();
+            assert!(refused.contains(reason), "{refused}");
+        }
+        for command in ["/bin/sh", "policy", "/nonexistent/x --with arguments"] {
+            let config = PolicyConfig {
+                script: Some(command.into()),
+                ..PolicyConfig::default()
+            };
+            assert_eq!(config.check(), Ok(()), "{command}");
+        }
     }
 
     #[test]

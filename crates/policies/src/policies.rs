@@ -1,6 +1,6 @@
 //! The plugin: decides about each event by the lists, the work, and the script.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, io, sync::Arc, time::Duration};
 
 use hikyaku_event::{Event, Filter, PublicKey};
 use hikyaku_server::{AddressRange, Client, PluginError, QueryVerdict, Verdict, Worker};
@@ -9,6 +9,7 @@ use hikyaku_tables::Table;
 use crate::{
     KindRange, PolicyConfig, RelayKey, ScriptFailure,
     community::{Community, Place},
+    membership::{JOIN, LEAVE},
     script::{Answer, Script},
 };
 
@@ -21,6 +22,8 @@ pub struct Policies {
     words_denied: Vec<String>,
     config: PolicyConfig,
     script: Option<Script>,
+    /// How long an event waits for the script: less than this hook may take.
+    patience: Duration,
     /// Where what all workers share is made, and what it is once this is a worker's.
     place: Place,
     community: Arc<Community>,
@@ -28,9 +31,13 @@ pub struct Policies {
 
 impl Policies {
     /// Makes the policies, and starts the script's threads if there is one: it is one process, which
-    /// all clones ask. The process itself begins with the first event.
-    pub fn new(config: PolicyConfig) -> std::io::Result<Self> {
+    /// all clones ask. The process itself begins with the first event. Refused is a configuration
+    /// that can't mean what it says ([`PolicyConfig::check`]).
+    pub fn new(config: PolicyConfig) -> io::Result<Self> {
+        let refused = |error| io::Error::new(io::ErrorKind::InvalidInput, error);
+        config.check().map_err(refused)?;
         Ok(Self {
+            patience: config.script_timeout,
             keys_allowed: config.keys_allowed.iter().copied().collect(),
             keys_denied: config.keys_denied.iter().copied().collect(),
             words_denied: config
@@ -66,6 +73,17 @@ impl Policies {
     /// Makes one worker's policies: the factory of the plugin. The first of a server reads from its
     /// store who is a member and who is trusted; `self` is to be cloned for the others.
     pub async fn on_worker(mut self, worker: Worker) -> Result<Self, PluginError> {
+        let handler_timeout = worker.handler_timeout();
+        if self.script.is_some() && self.config.script_timeout >= handler_timeout {
+            let (script, handler) = (self.config.script_timeout, handler_timeout);
+            return Err(format!(
+                "a script may take {script:?} for an event, and a handler {handler:?}: the script must \
+                 be given less"
+            )
+            .into());
+        }
+        // The rest is for what is asked before, and to answer in.
+        self.patience = handler_timeout - handler_timeout / 10;
         self.community = self.place.community(&self.config, &worker).await?;
         Ok(self)
     }
@@ -95,7 +113,7 @@ impl Policies {
         if let Some(script) = &self.script
             && hikyaku_server::work_done(event) >= u32::from(work)
         {
-            return match script.ask(client, event).await {
+            return match script.ask(client, event, self.patience).await {
                 Some(Answer::Accept) => Verdict::Accept,
                 Some(Answer::Reject(message)) => Verdict::reject(message),
                 Some(Answer::ShadowReject) => Verdict::ShadowReject,
@@ -119,6 +137,8 @@ impl Policies {
         let among = |ranges: &[AddressRange]| ranges.iter().any(|range| range.contains(address));
         let kind = event.kind();
         let of_kinds = |ranges: &[KindRange]| ranges.iter().any(|range| range.contains(kind));
+        // Who asks to be let in is nobody's yet, and what they say is kept nowhere.
+        let is_at_the_door = config.members_invite && (kind == JOIN || kind == LEAVE);
         if among(&config.addresses_denied)
             || !config.addresses_allowed.is_empty() && !among(&config.addresses_allowed)
         {
@@ -127,11 +147,16 @@ impl Policies {
         if self.keys_denied.contains(&event.pubkey()) {
             return Err("blocked: nothing is taken from this key");
         }
-        if !self.keys_allowed.is_empty() && !self.keys_allowed.contains(&event.pubkey()) {
+        if !self.keys_allowed.is_empty()
+            && !is_at_the_door
+            && !self.keys_allowed.contains(&event.pubkey())
+        {
             return Err("restricted: only certain keys may write here");
         }
         if of_kinds(&config.kinds_denied)
-            || !config.kinds_allowed.is_empty() && !of_kinds(&config.kinds_allowed)
+            || !config.kinds_allowed.is_empty()
+                && !is_at_the_door
+                && !of_kinds(&config.kinds_allowed)
         {
             return Err("blocked: events of this kind are not taken here");
         }

@@ -23,9 +23,9 @@ const LIST: Kind = Kind(13_534);
 const ADDED: Kind = Kind(8_000);
 const REMOVED: Kind = Kind(8_001);
 /// Somebody asks to be let in, for an invitation, to be let out.
-const JOIN: Kind = Kind(28_934);
+pub(crate) const JOIN: Kind = Kind(28_934);
 const INVITE: Kind = Kind(28_935);
-const LEAVE: Kind = Kind(28_936);
+pub(crate) const LEAVE: Kind = Kind(28_936);
 
 /// How far a request's time may be from ours.
 const REQUEST_AGE_MAX: u64 = 10 * 60;

@@ -7,4 +7,4 @@ mod invitation;
 mod members;
 mod roll;
 
-pub(crate) use members::{Answer, Membership};
+pub(crate) use members::{Answer, JOIN, LEAVE, Membership};

@@ -2,11 +2,11 @@
 
 use std::{
     io::Write as _,
-    net::IpAddr,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 use hikyaku_event::{Event, EventId};
+use hikyaku_server::Client;
 use serde::Deserialize;
 
 /// What a plugin decides.
@@ -17,9 +17,16 @@ pub(crate) enum Answer {
     ShadowReject,
 }
 
-/// Writes the line that asks about an event.
-pub(super) fn question(address: IpAddr, event: &Event) -> Vec<u8> {
-    let address = address.to_canonical();
+/// Writes the line that asks about an event. Of several keys that the client has authenticated it is
+/// told the author's, or the last: plugins know of one.
+pub(super) fn question(client: &Client, event: &Event) -> Vec<u8> {
+    let address = client.address().to_canonical();
+    let author = event.pubkey();
+    let authed = if client.has_key(&author) {
+        Some(&author)
+    } else {
+        client.keys().last()
+    };
     let source = if address.is_ipv4() { "IP4" } else { "IP6" };
     let received_at = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -28,10 +35,14 @@ pub(super) fn question(address: IpAddr, event: &Event) -> Vec<u8> {
     line.extend_from_slice(b"{\"type\":\"new\",\"event\":");
     line.extend_from_slice(event.json());
     // Writing to memory does not fail.
-    let _ = writeln!(
+    let _ = write!(
         line,
-        ",\"receivedAt\":{received_at},\"sourceType\":\"{source}\",\"sourceInfo\":\"{address}\"}}"
+        ",\"receivedAt\":{received_at},\"sourceType\":\"{source}\",\"sourceInfo\":\"{address}\""
     );
+    if let Some(key) = authed {
+        let _ = write!(line, ",\"authed\":\"{}\"", key.to_hex());
+    }
+    line.extend_from_slice(b"}\n");
     line
 }
 

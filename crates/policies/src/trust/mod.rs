@@ -4,4 +4,5 @@ mod graph;
 mod keys;
 mod web;
 
+pub(crate) use graph::DEPTH_MAX;
 pub(crate) use web::TrustWeb;

@@ -101,6 +101,29 @@ async fn who_is_invited_may_write_and_invite_until_it_leaves() {
 }
 
 #[tokio::test]
+async fn lists_of_what_is_allowed_keep_nobody_from_the_door() {
+    let mut config = config();
+    config.kinds_allowed = vec!["1".parse().unwrap()];
+    config.keys_allowed = vec![Author::new(FOUNDER).pubkey()];
+    let mut relay = Relay::with(config.clone()).await;
+    join(&relay, 2).await;
+    let (accepted, reason) = relay.publish(&event(2, 1, "a")).await;
+    assert!(
+        !accepted && reason.starts_with("restricted: only certain keys"),
+        "{reason}"
+    );
+    let mut client = relay.client_of(&[2]).await;
+    let left = client.publish(&request(2, 28936, "")).await;
+    assert!(left.0, "{left:?}");
+    // What is denied is denied.
+    config.kinds_denied = vec!["28934".parse().unwrap()];
+    let relay = Relay::with(config).await;
+    let mut client = relay.client_of(&[2]).await;
+    let (accepted, reason) = client.publish(&request(2, 28934, "x")).await;
+    assert!(!accepted && reason.starts_with("blocked: "), "{reason}");
+}
+
+#[tokio::test]
 async fn the_relay_says_who_came_and_went_and_shows_nobody_how() {
     let relay = Relay::with(config()).await;
     let claim = invitation(&mut relay.client_of(&[FOUNDER]).await)

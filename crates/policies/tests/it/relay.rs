@@ -41,6 +41,15 @@ impl Relay {
     pub(crate) async fn over(store: Arc<dyn EventStore>, config: PolicyConfig) -> Self {
         let mut server = ServerConfig::new(([127, 0, 0, 1], 0).into());
         server.workers = NonZeroUsize::new(2);
+        Self::of(server, store, config).await
+    }
+
+    /// Starts a relay with this configuration.
+    pub(crate) async fn of(
+        server: ServerConfig,
+        store: Arc<dyn EventStore>,
+        config: PolicyConfig,
+    ) -> Self {
         let first_tries = MemoryTable::new(MemoryOptions::default(), None);
         let policies = Policies::new(config.clone())
             .unwrap()
@@ -79,6 +88,23 @@ impl Relay {
             until: None,
         };
         self.bans.set(&authors.iter().map(ban).collect::<Vec<_>>());
+    }
+
+    /// Publishes these events on one connection, before any is answered.
+    pub(crate) async fn send_all(&mut self, events: &[Event]) {
+        for event in events {
+            self.client.as_mut().unwrap().send(event).await;
+        }
+    }
+
+    /// Receives the answers to so many events: whether each is accepted, and why not.
+    pub(crate) async fn receive_all(&mut self, count: usize) -> Vec<(bool, String)> {
+        let mut answers = Vec::new();
+        for _ in 0..count {
+            let (_, accepted, reason) = self.client.as_mut().unwrap().receive_ok().await;
+            answers.push((accepted, reason));
+        }
+        answers
     }
 
     pub(crate) async fn publish(&mut self, event: &Event) -> (bool, String) {

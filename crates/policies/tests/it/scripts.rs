@@ -1,8 +1,11 @@
 //! Write-policy plugins as they were written for strfry.
 
-use std::{os::unix::fs::PermissionsExt, time::Duration};
+use std::{num::NonZeroUsize, os::unix::fs::PermissionsExt, sync::Arc, time::Duration};
 
-use hikyaku_policies::{PolicyConfig, ScriptFailure};
+use hikyaku_event::testing::Author;
+use hikyaku_policies::{Policies, PolicyConfig, ScriptFailure};
+use hikyaku_server::{Server, ServerConfig};
+use hikyaku_store::testing::NaiveStore;
 use tempfile::TempDir;
 
 use crate::relay::{Relay, event};
@@ -106,11 +109,14 @@ async fn a_script_that_gives_no_answer_lets_in_what_it_is_told_to_let_in() {
         script.config.script_failure = failure;
         script.config.script_timeout = Duration::from_millis(100);
         let mut relay = Relay::with(script.config.clone()).await;
-        // The one is too slow, the other is nothing that can be started.
+        // The one is too slow, the other is nothing that can be started, the third is too long.
         assert_eq!(relay.publish(&event(1, 1, "nonsense")).await.0, accepted);
-        script.config.script = Some("/nonexistent/policy".to_owned());
-        let mut relay = Relay::with(script.config.clone()).await;
-        assert_eq!(relay.publish(&event(1, 1, "yes")).await.0, accepted);
+        for command in ["nonexistent-policy", "tr '\\n' ' ' < /dev/zero"] {
+            script.config.script = Some(command.to_owned());
+            script.config.script_timeout = Duration::from_secs(5);
+            let mut relay = Relay::with(script.config.clone()).await;
+            assert_eq!(relay.publish(&event(1, 1, "yes")).await.0, accepted);
+        }
     }
 }
 
@@ -192,4 +198,138 @@ async fn a_script_is_started_once_a_second_at_most() {
         (1..=1 + begun.elapsed().as_secs()).contains(&starts),
         "{starts}"
     );
+}
+
+/// Reads all it is asked about before a signal is there, and then answers one after the other.
+const AFTER_A_WHILE: &str = r#"#!/bin/sh
+while read -r line; do
+    echo >> "$0.asked"
+    while ! test -e "$0.go"; do sleep 0.01; done
+    sleep 0.02
+    id=${line#*\"id\":\"}
+    id=${id%%\"*}
+    echo "{\"id\":\"$id\",\"action\":\"accept\"}"
+done
+"#;
+
+#[tokio::test]
+async fn a_script_is_killed_for_its_silence_and_not_for_its_queue() {
+    let mut script = script(AFTER_A_WHILE);
+    let path = script.config.script.clone().unwrap();
+    std::fs::write(format!("{path}.go"), "").unwrap();
+    // Each takes 20 ms or more, all together longer than one may.
+    script.config.script_timeout = Duration::from_secs(2);
+    let mut server = ServerConfig::new(([127, 0, 0, 1], 0).into());
+    server.handler_timeout = Duration::from_mins(1);
+    let store = Arc::new(NaiveStore::new());
+    let mut relay = Relay::of(server, store, script.config.clone()).await;
+    let events: Vec<_> = (0..120).map(|n| event(1, 1, &n.to_string())).collect();
+    relay.send_all(&events).await;
+    for (accepted, reason) in relay.receive_all(120).await {
+        assert!(accepted, "{reason}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_whose_file_changes_answers_what_it_was_asked() {
+    let script = script(AFTER_A_WHILE);
+    let mut relay = Relay::with(script.config.clone()).await;
+    let path = script.config.script.clone().unwrap();
+    relay.send_all(&[event(1, 1, "old")]).await;
+    while !std::path::Path::new(&format!("{path}.asked")).exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The last start must be a second ago.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    let next = script.folder.path().join("next");
+    std::fs::write(&next, answering("reject")).unwrap();
+    std::fs::set_permissions(&next, std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::rename(&next, &path).unwrap();
+    // The new one answers while the old one is still at its question.
+    let mut other = relay.client_of(&[]).await;
+    let (accepted, reason) = other.publish(&event(2, 1, "new")).await;
+    assert_eq!((accepted, &*reason), (false, "blocked: not taken here"));
+    std::fs::write(format!("{path}.go"), "").unwrap();
+    assert_eq!(relay.receive_all(1).await, [(true, String::new())]);
+}
+
+#[tokio::test]
+async fn what_a_script_leaves_unanswered_is_decided_within_the_hooks_time() {
+    // It answers every question but those of one event, so that it is never silent.
+    let mut script = script(
+        r#"#!/bin/sh
+while read -r line; do
+    id=${line#*\"id\":\"}
+    id=${id%%\"*}
+    case "$line" in
+        *'"content":"lost"'*) ;;
+        *) echo "{\"id\":\"$id\",\"action\":\"accept\"}" ;;
+    esac
+done
+"#,
+    );
+    script.config.script_failure = ScriptFailure::Accept;
+    script.config.script_timeout = Duration::from_millis(900);
+    let mut server = ServerConfig::new(([127, 0, 0, 1], 0).into());
+    server.handler_timeout = Duration::from_secs(1);
+    let store = Arc::new(NaiveStore::new());
+    let mut relay = Relay::of(server, store, script.config.clone()).await;
+    let mut other = relay.client_of(&[]).await;
+    relay.send_all(&[event(1, 1, "lost")]).await;
+    let mut n = 0;
+    let answered = loop {
+        let next = event(2, 1, &n.to_string());
+        tokio::select! {
+            biased;
+            answers = relay.receive_all(1) => break answers,
+            (accepted, reason) = other.publish(&next) => {
+                assert!(accepted, "{reason}");
+            }
+        }
+        n += 1;
+    };
+    assert_eq!(answered, [(true, String::new())]);
+}
+
+#[tokio::test]
+async fn a_script_is_told_who_has_authenticated() {
+    let script = script(
+        r#"#!/bin/sh
+while read -r line; do
+    id=${line#*\"id\":\"}
+    id=${id%%\"*}
+    authed=${line#*\"authed\":\"}
+    case "$line" in *'"authed"'*) ;; *) authed=none ;; esac
+    echo "{\"id\":\"$id\",\"action\":\"reject\",\"msg\":\"blocked: ${authed%%\"*}\"}"
+done
+"#,
+    );
+    let mut relay = Relay::with(script.config.clone()).await;
+    let reason = relay.publish(&event(1, 1, "a")).await.1;
+    assert_eq!(reason, "blocked: none");
+    let mut client = relay.client_of(&[1, 2]).await;
+    for (author, told) in [(1, 1), (2, 2), (3, 2)] {
+        let reason = client.publish(&event(author, 1, "b")).await.1;
+        let key = Author::new(told).pubkey().to_hex();
+        assert_eq!(reason, format!("blocked: {key}"));
+    }
+}
+
+#[test]
+fn a_script_that_may_take_longer_than_its_hook_keeps_the_server_from_starting() {
+    let mut config = PolicyConfig {
+        script: Some("/bin/cat".to_owned()),
+        ..PolicyConfig::default()
+    };
+    let mut server = ServerConfig::new(([127, 0, 0, 1], 0).into());
+    config.script_timeout = server.handler_timeout;
+    server.workers = NonZeroUsize::new(1);
+    let policies = Policies::new(config).unwrap();
+    let server = Server::new(server, Arc::new(NaiveStore::new()))
+        .plugin(|worker| policies.on_worker(worker))
+        .on_event(Policies::on_event);
+    let failure = server.bind().unwrap().run(std::future::pending());
+    let failure = failure.unwrap_err();
+    let text = format!("{failure} {:?}", std::error::Error::source(&failure));
+    assert!(text.contains("the script must be given less"), "{text}");
 }

@@ -12,6 +12,7 @@ mod configuration;
 mod control;
 mod doctor;
 mod failure;
+mod footprints;
 mod logging;
 mod members;
 mod opened;

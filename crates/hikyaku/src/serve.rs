@@ -12,7 +12,8 @@ use hikyaku_policies::{Policies, PolicyConfig, RelayKey};
 use hikyaku_postgres::{BackfillState, PostgresMeters};
 use hikyaku_relay::RelayUrls;
 use hikyaku_server::{
-    AccessLog, BoundServer, CommandError, Gauge, Gauges, PluginList, Server, ServerError,
+    AccessLog, BoundServer, CommandError, Gauge, Gauges, PluginList, Server, ServerError, Worker,
+    delete, get, post, put,
 };
 use hikyaku_tables::Table;
 use hikyaku_vfs::{RealDisk, Vfs};
@@ -26,6 +27,7 @@ use crate::{
     configuration::{LogFormat, Settings},
     control::{self, ControlServer},
     failure::{Failure, chain},
+    footprints::FootprintsPage,
     members,
     opened::Opened,
     operations::Host,
@@ -156,6 +158,12 @@ fn bind<Plugins: PluginList>(
     key: RelayKey,
     first_tries: Option<Arc<dyn Table>>,
 ) -> Result<BoundServer, Failure> {
+    let server = server
+        .plugin(async |worker: Worker| Ok(FootprintsPage::on_worker(&worker)))
+        .route(get("/footprints"), FootprintsPage::show)
+        .route(put("/footprints"), FootprintsPage::turn_on)
+        .route(delete("/footprints"), FootprintsPage::turn_off)
+        .route(post("/footprints/{key}"), FootprintsPage::leave);
     let bound = if config.is_empty() {
         server.bind()
     } else {

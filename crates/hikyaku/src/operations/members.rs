@@ -136,9 +136,16 @@ fn list(members: &Members, which: &Which) -> Result<Report, Failure> {
     }))
 }
 
-/// Lists who looked at a member's page; first switches its footprints, if that is wanted.
 fn footprints(members: &Members, key: &str, switch: Option<bool>) -> Result<Report, Failure> {
-    let number = number(members, key)?;
+    footprints_of(members, number(members, key)?, switch).map(Report::Footprints)
+}
+
+/// Lists who looked at a member's page; first switches its footprints, if that is wanted.
+pub(crate) fn footprints_of(
+    members: &Members,
+    number: MemberNumber,
+    switch: Option<bool>,
+) -> Result<FootprintsReport, Failure> {
     if let Some(on) = switch {
         let stamp = hikyaku_tables::Stamp {
             at_us: unix_now_us(),
@@ -156,10 +163,10 @@ fn footprints(members: &Members, key: &str, switch: Option<bool>) -> Result<Repo
             });
         }
     }
-    Ok(Report::Footprints(FootprintsReport {
+    Ok(FootprintsReport {
         on: member.is_some_and(|member| member.footprints),
         visits,
-    }))
+    })
 }
 
 fn report(members: &Members, member: &Member) -> Result<MemberReport, Failure> {

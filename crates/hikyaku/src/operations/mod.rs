@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use bans::{BanReport, ask_about_bans, check_reason, parse_banned};
 pub(crate) use members::{
-    FootprintsReport, MemberReport, MembersReport, Which, ask_about, nothing_kept, parse_key,
+    FootprintsReport, MemberReport, MembersReport, Which, ask_about, footprints_of, nothing_kept,
+    parse_key,
 };
 pub(crate) use report::{
     BadLine, ConditionReport, DatabaseReport, ImportEnd, ImportReport, RepairReport, Report,

@@ -1,6 +1,10 @@
 //! Who the members are, as the operator sees it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use hikyaku_event::testing::{Author, EventBuilder};
 use rustix::process::Signal;
@@ -8,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::{
     program::{Place, Relay},
+    sessions::base64,
     websocket::Client,
 };
 
@@ -147,4 +152,86 @@ fn an_operator_may_keep_nothing_about_members() {
     assert!(said.contains("members.keep"), "{said}");
     relay.stop();
     assert!(!place.data().join("members").exists());
+}
+
+/// Sends a request that a member has signed; returns status and body.
+fn signed(relay: &Relay, author: u64, method: &str, path: &str) -> (u16, String) {
+    let event = EventBuilder::new(27_235)
+        .created_at(unix_now())
+        // No two are the same.
+        .content(&format!(
+            "{author} {method} {:?}",
+            std::time::Instant::now()
+        ))
+        .tag(["u", &format!("http://{}{path}", relay.address)])
+        .tag(["method", method])
+        .sign(&Author::new(author));
+    let signature = format!("Authorization: Nostr {}\r\n", base64(event.json()));
+    asked(relay, method, path, &signature)
+}
+
+fn asked(relay: &Relay, method: &str, path: &str, headers: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(&relay.address).unwrap();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: here\r\nConnection: close\r\nContent-Length: 0\r\n{headers}\r\n"
+    );
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, body.to_owned())
+}
+
+#[test]
+fn a_member_turns_its_own_footprints_on_and_off() {
+    let place = Place::new();
+    let relay = Relay::start(&place);
+    let mut client = Client::connect(&relay.address);
+    for author in 1..=3 {
+        write(&mut client, author, 1, "hello");
+    }
+    while members(&place, &[])["members"] != 3 {}
+    let page = |author: u64| {
+        let (status, body) = signed(&relay, author, "GET", "/footprints");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).unwrap()
+    };
+    let visit = |visitor: u64, of: u64| {
+        let path = format!("/footprints/{}", key(of));
+        let (status, body) = signed(&relay, visitor, "POST", &path);
+        assert!(
+            (200..300).contains(&status) && body.is_empty(),
+            "{status} {body}"
+        );
+    };
+    assert_eq!(page(1), json!({"on": false, "visits": []}));
+    // Neither of both wants them, then one, then both.
+    visit(2, 1);
+    assert_eq!(signed(&relay, 1, "PUT", "/footprints").0, 200);
+    visit(2, 1);
+    assert_eq!(page(1), json!({"on": true, "visits": []}));
+    for visitor in [2, 3] {
+        assert_eq!(signed(&relay, visitor, "PUT", "/footprints").0, 200);
+        visit(visitor, 1);
+    }
+    let seen = page(1);
+    let visitors: Vec<_> = seen["visits"].as_array().unwrap().iter().collect();
+    let visitors: Vec<_> = visitors.iter().map(|visit| &visit["visitor"]).collect();
+    // Those of one second have no order.
+    assert_eq!(visitors.len(), 2);
+    assert!(visitors.contains(&&json!(key(2))) && visitors.contains(&&json!(key(3))));
+    assert_eq!(page(2), json!({"on": true, "visits": []}));
+    let off = signed(&relay, 1, "DELETE", "/footprints");
+    assert_eq!(off, (200, "{\"on\":false,\"visits\":[]}".to_owned()));
+    assert_eq!(
+        signed(&relay, 1, "PUT", "/footprints").1,
+        "{\"on\":true,\"visits\":[]}"
+    );
+    // Nobody asks for another, and a stranger is none.
+    assert_eq!(asked(&relay, "PUT", "/footprints", "").0, 401);
+    assert_eq!(signed(&relay, 9, "GET", "/footprints").0, 404);
+    let wrong = signed(&relay, 1, "POST", "/footprints/nobody");
+    assert_eq!(wrong.0, 400, "{}", wrong.1);
+    relay.stop();
 }

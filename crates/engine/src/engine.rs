@@ -84,6 +84,8 @@ pub struct EngineStatistics {
     pub log_files: u64,
     /// Bytes of closed log files.
     pub log_bytes: u64,
+    /// Bytes written to the log file that is open.
+    pub open_log_bytes: u64,
     /// Log files that wait for their segment.
     pub waiting_flushes: u64,
     /// Why the store refuses writes, if it does.
@@ -507,6 +509,7 @@ fn statistics(core: &Core) -> EngineStatistics {
     let mut figures = EngineStatistics {
         log_files: core.files.iter().count() as u64,
         log_bytes: core.files.iter().map(crate::log::SealedLog::len).sum(),
+        open_log_bytes: u64::from(core.log.end().offset),
         waiting_flushes: core.waiting_flushes() as u64,
         stopped: core.stopped.clone(),
         writer: core.statistics,

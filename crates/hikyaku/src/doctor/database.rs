@@ -2,6 +2,7 @@
 
 use std::{num::NonZeroUsize, thread};
 
+use hikyaku_observe::Snapshot;
 use hikyaku_postgres::{
     CONNECTIONS_BESIDE, Connections, Examination, ReplicaExamination, TableExamination,
 };
@@ -167,13 +168,7 @@ fn connections(
     let Some(requests) = condition.and_then(|condition| condition.requests.as_ref()) else {
         return;
     };
-    let sums = requests.shapes.iter().fold((0, 0), |(wait, all), shape| {
-        match shape.phases_ns.query + shape.phases_ns.decode {
-            0 => (wait, all),
-            _ => (wait + shape.phases_ns.wait, all + shape.total_ns),
-        }
-    });
-    let share = sums.0 as f64 / sums.1.max(1) as f64;
+    let share = waiting(requests);
     findings.push(Finding::new(
         "database waiters",
         rising(share, 0.1, 0.4),
@@ -228,6 +223,18 @@ fn fitting(
              programs must stay below {allowed}"
         ),
     )
+}
+
+/// Returns the share of time that requests to the database wait for a connection: with far too few it
+/// is most of it.
+fn waiting(requests: &Snapshot) -> f64 {
+    let sums = requests.shapes.iter().fold((0, 0), |(wait, all), shape| {
+        match shape.phases_ns.query + shape.phases_ns.decode {
+            0 => (wait, all),
+            _ => (wait + shape.phases_ns.wait, all + shape.total_ns),
+        }
+    });
+    sums.0 as f64 / sums.1.max(1) as f64
 }
 
 fn indexes(found: &Examination, findings: &mut Findings) {
@@ -400,4 +407,36 @@ fn statements(found: &Examination, findings: &mut Findings) {
         ),
         "see its plan with EXPLAIN (ANALYZE, BUFFERS); the other findings may say why",
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_observe::{PhaseTimes, ShapeFigures};
+
+    use super::*;
+
+    fn shape(wait: u64, query: u64, total_ns: u64) -> ShapeFigures {
+        ShapeFigures {
+            total_ns,
+            phases_ns: PhaseTimes {
+                wait,
+                query,
+                ..PhaseTimes::default()
+            },
+            ..ShapeFigures::default()
+        }
+    }
+
+    #[test]
+    fn who_waits_for_a_connection_is_counted_among_those_who_need_one() {
+        let mut requests = Snapshot::default();
+        assert_eq!(waiting(&requests), 0.0);
+        // An event waits for its batch, and needs no connection.
+        requests.shapes = vec![
+            shape(900, 0, 1000),
+            shape(100, 300, 500),
+            shape(50, 400, 500),
+        ];
+        assert!((waiting(&requests) - 0.15).abs() < 1e-9);
+    }
 }

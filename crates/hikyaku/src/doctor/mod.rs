@@ -20,7 +20,7 @@ use crate::{
     configuration::Settings,
     control,
     failure::Failure,
-    operations::{Operation, Report},
+    operations::{NO_EVENTS, Operation, Report},
     store::Store,
 };
 
@@ -29,7 +29,32 @@ pub(crate) fn doctor(settings: &Settings, as_json: bool) -> Result<ExitCode, Fai
     let mut findings = Findings::default();
     let socket = control::socket(&settings.data);
     let served = UnixStream::connect(&socket).is_ok();
-    let condition = match served.then(|| Store::Served(socket).ask(&Operation::Condition)) {
+    let answer = served.then(|| Store::Served(socket).ask(&Operation::Condition));
+    if matches!(&answer, Some(Err(error)) if error.to_string() == NO_EVENTS) {
+        // What is said of a relay is wrong of it, and it has no events to look at.
+        findings.push(Finding::ok(
+            "server",
+            "a table server is running: `hikyaku slow` says what its requests cost",
+        ));
+        system::examine_machine(settings, None, &mut findings);
+    } else {
+        relay(settings, answer, &mut findings);
+    }
+    print(&if as_json {
+        findings.json()
+    } else {
+        findings.text()
+    })?;
+    Ok(match findings.worst() {
+        Level::Bad => ExitCode::from(1),
+        Level::Ok | Level::Warn => ExitCode::SUCCESS,
+    })
+}
+
+/// Looks at a relay, which runs if it has answered.
+fn relay(settings: &Settings, answer: Option<Result<Report, Failure>>, findings: &mut Findings) {
+    let served = answer.is_some();
+    let condition = match answer {
         Some(Ok(Report::Condition(condition))) => Some(condition),
         Some(Err(error)) => {
             findings.push(Finding::warn(
@@ -42,24 +67,15 @@ pub(crate) fn doctor(settings: &Settings, as_json: bool) -> Result<ExitCode, Fai
         _ => None,
     };
     if let Some(condition) = &condition {
-        server::examine(condition, &mut findings);
+        server::examine(condition, findings);
     } else if !served {
         findings.push(Finding::ok(
             "server",
             "not running: what only a running server knows is not looked at",
         ));
     }
-    system::examine(settings, condition.as_ref(), &mut findings);
-    store::examine(settings, served, &mut findings);
-    database::examine(settings, condition.as_ref(), &mut findings);
-    web::examine(settings, &mut findings);
-    print(&if as_json {
-        findings.json()
-    } else {
-        findings.text()
-    })?;
-    Ok(match findings.worst() {
-        Level::Bad => ExitCode::from(1),
-        Level::Ok | Level::Warn => ExitCode::SUCCESS,
-    })
+    system::examine(settings, condition.as_ref(), findings);
+    store::examine(settings, served, findings);
+    database::examine(settings, condition.as_ref(), findings);
+    web::examine(settings, findings);
 }

@@ -107,6 +107,7 @@ fn refusals(condition: &ConditionReport, findings: &mut Findings) {
     .sum();
     let queries = count("queries_total{outcome=\"ended\"}");
     let mut told = Vec::new();
+    let mut within = Vec::new();
     let mut level = Level::Ok;
     for (what, refused, of, advice) in [
         (
@@ -138,6 +139,7 @@ fn refusals(condition: &ConditionReport, findings: &mut Findings) {
             level = Level::Warn;
             told.push(format!("{refused} {what} ({advice})"));
         }
+        within.push(format!("{refused} {what} of {of}"));
     }
     let dropped = count("observations_dropped_total");
     if dropped > 0.0 {
@@ -147,7 +149,7 @@ fn refusals(condition: &ConditionReport, findings: &mut Findings) {
         ));
     }
     let seen = if told.is_empty() {
-        "clients keep within the limits".to_owned()
+        format!("clients keep within the limits: {}", within.join(", "))
     } else {
         told.join("; ")
     };

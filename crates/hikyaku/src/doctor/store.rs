@@ -1,6 +1,6 @@
 //! The embedded store.
 
-use super::finding::{Finding, Findings, rising};
+use super::finding::{Finding, Findings, Level, rising};
 use crate::{
     configuration::{DurabilityKind, Settings},
     failure::Failure,
@@ -52,13 +52,12 @@ pub(super) fn examine(settings: &Settings, served: bool, findings: &mut Findings
             format!(
                 "{} events, {}",
                 grouped(report.events),
-                bytes(report.segment_bytes + report.log_bytes)
+                bytes(report.segment_bytes + report.log_bytes + report.open_log_bytes)
             ),
         ));
     }
     let waiting = report.waiting_flushes;
-    let level =
-        rising(waiting as f64, 3.0, 10.0).max(rising(report.segments as f64, 200.0, 1000.0));
+    let level = behind(waiting, report.segments);
     findings.push(Finding::new(
         "merges",
         level,
@@ -69,4 +68,23 @@ pub(super) fn examine(settings: &Settings, served: bool, findings: &mut Findings
         "the disk does not keep up with what is written: slow the import down, or use a faster disk; \
          `hikyaku compact` merges all",
     ));
+}
+
+/// Judges how far merging is behind: log files that wait for their segment, and segments.
+fn behind(waiting: u64, segments: u64) -> Level {
+    rising(waiting as f64, 3.0, 10.0).max(rising(segments as f64, 200.0, 1000.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merges_are_behind_by_what_waits_or_by_what_is_not_merged() {
+        assert_eq!(behind(2, 199), Level::Ok);
+        assert_eq!(behind(3, 0), Level::Warn);
+        assert_eq!(behind(0, 200), Level::Warn);
+        assert_eq!(behind(10, 200), Level::Bad);
+        assert_eq!(behind(0, 1000), Level::Bad);
+    }
 }

@@ -28,6 +28,15 @@ pub(super) fn examine(
     findings: &mut Findings,
 ) {
     open_files(settings, condition, findings);
+    examine_machine(settings, condition, findings);
+}
+
+/// Looks at what matters to whatever runs on the folder.
+pub(super) fn examine_machine(
+    settings: &Settings,
+    condition: Option<&ConditionReport>,
+    findings: &mut Findings,
+) {
     space(&settings.data, findings);
     sync(&settings.data, findings);
     clock(findings);
@@ -93,11 +102,7 @@ fn space(data: &Path, findings: &mut Findings) {
                 0 => 1.0,
                 all => disk.f_favail as f64 / all as f64,
             };
-            let level = match (share.min(inodes), free) {
-                (share, free) if share < 0.02 || free < 256_000_000 => Level::Bad,
-                (share, free) if share < 0.1 || free < 2_000_000_000 => Level::Warn,
-                _ => Level::Ok,
-            };
+            let level = room(share.min(inodes), free);
             let seen = format!(
                 "{} free ({:.0}%, {:.0}% of the inodes)",
                 bytes(free),
@@ -114,6 +119,20 @@ fn space(data: &Path, findings: &mut Findings) {
             "check that the data folder can be read",
         )),
     }
+}
+
+/// Judges how much of a disk is free: the share, and the bytes.
+fn room(share: f64, free: u64) -> Level {
+    match (share, free) {
+        (share, free) if share < 0.02 || free < 256_000_000 => Level::Bad,
+        (share, free) if share < 0.1 || free < 2_000_000_000 => Level::Warn,
+        _ => Level::Ok,
+    }
+}
+
+/// Judges the median of a commit's write and sync: every OK waits for one.
+fn pace(median: Duration) -> Level {
+    rising(median.as_secs_f64(), 0.02, 0.1)
 }
 
 /// Returns the folder, or the next above it that there is.
@@ -142,7 +161,7 @@ fn sync(data: &Path, findings: &mut Findings) {
             times.sort_unstable();
             let at = |index: usize| times.get(index).copied().unwrap_or_default();
             let (median, longest) = (at(times.len() / 2), at(times.len() - 1));
-            let level = rising(median.as_secs_f64(), 0.02, 0.1);
+            let level = pace(median);
             let nanoseconds = |time: Duration| time.as_nanos() as u64;
             let seen = format!(
                 "a commit's write and sync takes {} ({} at most, of {SYNCS})",
@@ -150,7 +169,8 @@ fn sync(data: &Path, findings: &mut Findings) {
                 short(nanoseconds(longest))
             );
             let advice = "every OK waits for it: use a disk of its own, or one with a write cache that \
-                          survives a power cut; store.durability = \"interval\" does not wait";
+                          survives a power cut; store.durability = \"interval\" does not wait (of tables: `--log \
+                          async`)";
             findings.push(Finding::new(check, level, seen, advice));
         }
         Err(error) => findings.push(Finding::bad(
@@ -238,4 +258,25 @@ fn memory(settings: &Settings, condition: Option<&ConditionReport>, findings: &m
     let advice = "indexes that do not fit into memory are read from the disk for each query: more memory, \
                   fewer other programs, or old events moved elsewhere (`hikyaku delete`)";
     findings.push(Finding::new(check, level, seen, advice));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn little_room_is_told_by_its_share_and_by_its_bytes() {
+        assert_eq!(room(0.5, 500_000_000_000), Level::Ok);
+        assert_eq!(room(0.09, 500_000_000_000), Level::Warn);
+        assert_eq!(room(0.5, 1_900_000_000), Level::Warn);
+        assert_eq!(room(0.01, 500_000_000_000), Level::Bad);
+        assert_eq!(room(0.5, 200_000_000), Level::Bad);
+    }
+
+    #[test]
+    fn a_disk_that_syncs_slowly_is_told() {
+        assert_eq!(pace(Duration::from_millis(3)), Level::Ok);
+        assert_eq!(pace(Duration::from_millis(20)), Level::Warn);
+        assert_eq!(pace(Duration::from_millis(150)), Level::Bad);
+    }
 }

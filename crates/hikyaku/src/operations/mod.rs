@@ -290,6 +290,9 @@ pub(crate) fn carry_out(
     }
 }
 
+/// What a table server answers to whatever is about events.
+pub(crate) const NO_EVENTS: &str = "a table server has this folder open: there are no events in it";
+
 /// Tells what requests have cost, if it is measured.
 pub(crate) fn requests(observations: Option<&Observations>) -> Result<Report, Failure> {
     let observations = observations.ok_or_else(|| {

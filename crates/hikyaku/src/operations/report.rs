@@ -246,6 +246,9 @@ pub(crate) struct StatisticsReport {
     pub(crate) log_files: u64,
     /// Bytes of closed log files.
     pub(crate) log_bytes: u64,
+    /// Bytes written to the log file that is open.
+    #[serde(default)]
+    pub(crate) open_log_bytes: u64,
     /// Closed log files that wait for their segment.
     pub(crate) waiting_flushes: u64,
     /// Commits since the store was opened.
@@ -275,6 +278,7 @@ impl StatisticsReport {
             segment_bytes: figures.segment_bytes,
             log_files: figures.log_files,
             log_bytes: figures.log_bytes,
+            open_log_bytes: figures.open_log_bytes,
             waiting_flushes: figures.waiting_flushes,
             commits: figures.writer.commits,
             stored_since_opening: figures.writer.stored,

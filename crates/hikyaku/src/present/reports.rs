@@ -168,9 +168,10 @@ fn statistics(report: &StatisticsReport) -> String {
     ]);
     let _ = writeln!(
         text,
-        "{} of segments, {} of closed log files",
+        "{} of segments, {} of closed log files, {} of the open one",
         bytes(report.segment_bytes),
-        bytes(report.log_bytes)
+        bytes(report.log_bytes),
+        bytes(report.open_log_bytes)
     );
     let _ = writeln!(
         text,

@@ -53,15 +53,18 @@ impl Sort {
     }
 }
 
-/// Returns the parts of a shape's time.
-pub(super) fn phases(shape: &ShapeFigures) -> [(&'static str, u64); 5] {
+/// Returns the parts of a shape's time. What is in none of the others was the turn of other requests:
+/// of one that is alone hardly anything is left.
+pub(super) fn phases(shape: &ShapeFigures) -> [(&'static str, u64); 6] {
     let times = shape.phases_ns;
+    let own = times.wait + times.query + times.decode + times.handler + times.write;
     [
         ("wait", times.wait),
         ("query", times.query),
         ("decode", times.decode),
         ("handler", times.handler),
         ("write", times.write),
+        ("turn", shape.total_ns.saturating_sub(own)),
     ]
 }
 
@@ -132,9 +135,12 @@ pub(super) fn page(shown: &Snapshot, earlier: Option<&Snapshot>, limit: usize) -
 
 fn details(text: &mut String, shape: &ShapeFigures, earlier: Option<&Snapshot>) {
     let mut told = Vec::new();
-    let parts = phases(shape).into_iter().filter(|(_, ns)| *ns > 0);
-    for (name, ns) in parts {
+    for (name, ns) in phases(shape) {
         let share = ns as f64 * 100.0 / shape.total_ns.max(1) as f64;
+        // What is hardly anything is not worth its word.
+        if share < 0.5 {
+            continue;
+        }
         told.push(format!("{name} {share:.0}%"));
     }
     if shape.failed > 0 {
@@ -214,5 +220,33 @@ fn statements(text: &mut String, shown: &Snapshot, limit: usize) {
             "",
             statement.statement
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_observe::PhaseTimes;
+
+    use super::*;
+
+    #[test]
+    fn time_that_is_in_no_part_was_the_turn_of_others() {
+        let mut shape = ShapeFigures {
+            calls: 1,
+            total_ns: 1_000,
+            phases_ns: PhaseTimes {
+                query: 400,
+                write: 100,
+                ..PhaseTimes::default()
+            },
+            ..ShapeFigures::default()
+        };
+        assert_eq!(phases(&shape).last(), Some(&("turn", 500)));
+        let mut text = String::new();
+        details(&mut text, &shape, None);
+        assert!(text.contains("query 40%  write 10%  turn 50%"), "{text}");
+        // Statements in flight together count each.
+        shape.phases_ns.query = 2_000;
+        assert_eq!(phases(&shape).last(), Some(&("turn", 0)));
     }
 }

@@ -12,7 +12,7 @@ use super::failure;
 use crate::{
     control::{self, Carrier, ControlServer},
     failure::Failure,
-    operations::{Audience, Input, Operation, Report, requests},
+    operations::{Audience, Input, NO_EVENTS, Operation, Report, requests},
 };
 
 /// The tables, and what requests cost them.
@@ -43,9 +43,7 @@ impl Carrier for Asked {
         match operation {
             Operation::Requests => requests(self.observations.as_ref()),
             Operation::CopyTables { to } => copy(&self.tables, to),
-            _ => Err(Failure::Failed(
-                "a table server has this folder open: there are no events in it".to_owned(),
-            )),
+            _ => Err(Failure::Failed(NO_EVENTS.to_owned())),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! `doctor`: what is wrong is found, and what is well is not called wrong.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::TcpStream,
     os::unix::fs::PermissionsExt,
+    process::Stdio,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -120,6 +122,8 @@ fn a_stopped_relay_is_examined_too() {
     assert!(server.starts_with("not running"), "{server}");
     let store = finding(&report, "store")["seen"].as_str().unwrap();
     assert!(store.starts_with("3 events"), "{store}");
+    // They are in the log file that is open.
+    assert!(!store.contains(" 0 bytes"), "{store}");
     assert_eq!(level(&report, "durability"), "warn");
     let text = place.run(&["doctor"]).out;
     assert!(text.contains("checks,"), "{text}");
@@ -136,6 +140,41 @@ fn a_stopped_relay_is_examined_too() {
         assert_eq!((code, level(&report, "sync")), (Some(1), "bad"));
         std::fs::set_permissions(place.data(), PermissionsExt::from_mode(0o700)).unwrap();
     }
+}
+
+#[test]
+fn a_folder_of_a_table_server_is_not_examined_as_a_relay_s() {
+    let place = Place::new();
+    let mut server = place
+        .command(&[
+            "tables",
+            "serve",
+            "--folder",
+            place.data().to_str().unwrap(),
+            "--listen",
+            "127.0.0.1:0",
+            "--open",
+            "all=*",
+        ])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let ready = lines.find(|line| line.as_ref().unwrap().contains("tables are ready"));
+    assert!(ready.is_some());
+    thread::spawn(move || lines.for_each(drop));
+    let (_, report) = examine(&place, &[]);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let seen = finding(&report, "server")["seen"].as_str().unwrap();
+    assert!(seen.starts_with("a table server is running"), "{seen}");
+    let checks: Vec<_> = report["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["check"])
+        .collect();
+    assert_eq!(checks, ["server", "disk space", "sync", "clock", "memory"]);
 }
 
 #[test]

@@ -69,12 +69,12 @@ pub fn run(bench: &Bench, stop: &AtomicBool) -> Result<(), BenchError> {
     match bench {
         Bench::Generate(options) => {
             let mut out = BufWriter::with_capacity(1 << 20, stdout().lock());
-            generate(options, &mut out)
+            generate(options, &mut out, stop)
         }
         Bench::Relay(options) => relay(options, stop),
         Bench::Tables(options) => tables(options, stop),
         Bench::Http(options) => http(options, stop),
-        Bench::Disk(options) => disk(options),
-        Bench::Start(options) => start(options),
+        Bench::Disk(options) => disk(options, stop),
+        Bench::Start(options) => start(options, stop),
     }
 }

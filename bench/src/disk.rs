@@ -5,12 +5,13 @@ use std::{
     fs::{self, File},
     os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Instant,
 };
 
 use crate::{
     corpus::Corpus,
-    error::{During, Result},
+    error::{BenchError, During, Result},
     load::Latencies,
     report::{Cell, Table},
 };
@@ -33,8 +34,8 @@ pub struct Disk {
 }
 
 /// Runs the measurement.
-pub(crate) fn disk(options: &Disk) -> Result<()> {
-    let corpus = Corpus::read(&options.corpus, &[])?;
+pub(crate) fn disk(options: &Disk, stop: &AtomicBool) -> Result<()> {
+    let corpus = Corpus::read(&options.corpus, &[], stop)?;
     let (count, json) = corpus.stored_size();
     let mut files = Vec::new();
     walk(&options.data, &mut files)?;
@@ -78,9 +79,9 @@ pub(crate) fn disk(options: &Disk) -> Result<()> {
 }
 
 /// Measures a small write and its sync in a folder.
-pub(crate) fn pace(folder: &Path) -> Result<Table> {
+pub(crate) fn pace(folder: &Path, stop: &AtomicBool) -> Result<Table> {
     let path = folder.join(format!("hikyaku-bench-{}.tmp", std::process::id()));
-    let syncs = syncs(&path);
+    let syncs = syncs(&path, stop);
     let removed = fs::remove_file(&path);
     let latencies = syncs?;
     removed.at(&path)?;
@@ -100,12 +101,15 @@ pub(crate) fn pace(folder: &Path) -> Result<Table> {
 }
 
 /// Overwrites a preallocated file, as a log would.
-fn syncs(path: &Path) -> Result<Latencies> {
+fn syncs(path: &Path, stop: &AtomicBool) -> Result<Latencies> {
     let file = File::create(path).at(path)?;
     file.write_all_at(&vec![0; 1 << 16], 0).at(path)?;
     file.sync_all().at(path)?;
     let mut latencies = Latencies::default();
     for _ in 0..SYNCS {
+        if stop.load(Ordering::Relaxed) {
+            return Err(BenchError::Interrupted);
+        }
         let begun = Instant::now();
         file.write_all_at(&[1; WRITE_BYTES], 0).at(path)?;
         file.sync_data().at(path)?;

@@ -23,7 +23,7 @@ pub enum BenchError {
     #[error("{0}")]
     Input(String),
     /// The operator stopped it.
-    #[error("interrupted; the report has what was measured")]
+    #[error("interrupted")]
     Interrupted,
 }
 

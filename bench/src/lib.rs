@@ -1,6 +1,7 @@
 //! Load, scoring, comparisons: what `hikyaku bench` does. It speaks to a server as any client does
 //! and shares no code with ours, so that it judges ours and its peers alike.
 
+mod amount;
 mod command;
 mod corpus;
 mod disk;

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     error::{BenchError, Result},
-    load::{Class, Lane, Load, Measured, Pace, Planned},
+    load::{Class, Lane, Load, Measured, Pace, Patience, Planned},
     report::{Progress, Record, Report, Target, verdict},
 };
 
@@ -31,7 +31,14 @@ pub(crate) struct Part<'a> {
     pub(crate) at_most: Duration,
 }
 
-impl Series<'_> {
+impl<'s> Series<'s> {
+    pub(crate) fn patience(&self) -> Patience<'s> {
+        Patience {
+            lasts: self.patience,
+            stop: self.stop,
+        }
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
@@ -50,7 +57,7 @@ impl Series<'_> {
             pace: part.pace,
             at_most: part.at_most,
             patience: self.patience,
-            process: target.process,
+            process: target.process.as_ref(),
             stop: self.stop,
             progress: self.progress,
         };

@@ -6,7 +6,10 @@ use std::{
     net::{Ipv4Addr, TcpListener},
     path::PathBuf,
     process::{Child, Command, Stdio},
-    sync::mpsc::channel,
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{RecvTimeoutError, channel},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -14,6 +17,7 @@ use std::{
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
+    amount,
     corpus::Fresh,
     error::{BenchError, During, Result},
     load::{Address, Latencies, Permission},
@@ -23,6 +27,9 @@ use crate::{
 
 /// A start that takes longer has failed.
 const PATIENCE: Duration = Duration::from_mins(2);
+
+/// How often a stopped measurement is noticed.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// Which relay, and on what data.
 #[derive(Debug, Clone, clap::Args)]
@@ -37,10 +44,10 @@ pub struct Start {
     #[arg(long)]
     data: PathBuf,
     /// How many starts of each kind.
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = amount::count)]
     rounds: usize,
     /// How many events are published after each start, so that a kill finds something unfinished.
-    #[arg(long, default_value_t = 5_000)]
+    #[arg(long, default_value_t = 5_000, value_parser = amount::operations)]
     events: usize,
     /// Print JSON
     #[arg(long)]
@@ -48,22 +55,22 @@ pub struct Start {
 }
 
 /// Runs the measurement.
-pub(crate) fn start(options: &Start) -> Result<()> {
+pub(crate) fn start(options: &Start, stop: &AtomicBool) -> Result<()> {
     let identities = Fresh::identities();
-    let mut fresh = Fresh::new(&identities, &[]);
+    let mut fresh = Fresh::new(&identities, &[], stop);
     // The first start finds the folder in whatever state it is.
-    let (server, _) = Server::start(options)?;
+    let (server, _) = Server::start(options, stop)?;
     server.stop()?;
     let mut clean = Latencies::default();
     let mut killed = Latencies::default();
     for _ in 0..options.rounds {
-        let (server, elapsed) = Server::start(options)?;
+        let (server, elapsed) = Server::start(options, stop)?;
         clean.record(elapsed);
-        server.load(&mut fresh, options.events)?;
+        server.load(&mut fresh, options.events, stop)?;
         server.kill()?;
-        let (server, elapsed) = Server::start(options)?;
+        let (server, elapsed) = Server::start(options, stop)?;
         killed.record(elapsed);
-        server.load(&mut fresh, options.events)?;
+        server.load(&mut fresh, options.events, stop)?;
         server.stop()?;
     }
     let mut table = Table::new("start", &["after", "starts", "p50 ms", "worst ms"]);
@@ -84,15 +91,25 @@ pub(crate) fn start(options: &Start) -> Result<()> {
     Ok(())
 }
 
+/// A process that does not outlive the measurement, however that ends.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A running relay.
 struct Server {
-    child: Child,
+    child: Running,
     address: Address,
 }
 
 impl Server {
     /// Starts the program and waits for the line that names its address.
-    fn start(options: &Start) -> Result<(Self, Duration)> {
+    fn start(options: &Start, stop: &AtomicBool) -> Result<(Self, Duration)> {
         let address = format!("127.0.0.1:{}", free_port()?);
         let begun = Instant::now();
         let mut command = Command::new(&options.server);
@@ -127,18 +144,27 @@ impl Server {
             }
             let _ = ready.send(Err(said));
         });
-        let moment = match is_ready.recv_timeout(PATIENCE) {
-            Ok(Ok(moment)) => moment,
-            Ok(Err(said)) => {
-                return Err(BenchError::Server(format!(
-                    "stopped instead of starting: {said}"
-                )));
-            }
-            Err(_) => {
-                let _ = child.kill();
-                return Err(BenchError::Server(format!(
-                    "was not ready after {PATIENCE:?}"
-                )));
+        let child = Running(child);
+        let moment = loop {
+            match is_ready.recv_timeout(SLICE) {
+                Ok(Ok(moment)) => break moment,
+                Ok(Err(said)) => {
+                    return Err(BenchError::Server(format!(
+                        "stopped instead of starting: {said}"
+                    )));
+                }
+                Err(RecvTimeoutError::Disconnected) => {
+                    return Err(BenchError::Server("said nothing".to_owned()));
+                }
+                Err(RecvTimeoutError::Timeout) if stop.load(Ordering::Relaxed) => {
+                    return Err(BenchError::Interrupted);
+                }
+                Err(RecvTimeoutError::Timeout) if begun.elapsed() > PATIENCE => {
+                    return Err(BenchError::Server(format!(
+                        "was not ready after {PATIENCE:?}"
+                    )));
+                }
+                Err(RecvTimeoutError::Timeout) => {}
             }
         };
         let server = Self {
@@ -153,8 +179,11 @@ impl Server {
         Ok((server, moment - begun))
     }
 
-    fn load(&self, fresh: &mut Fresh<'_>, events: usize) -> Result<()> {
-        let measured = publish_all(&self.address, &fresh.events(events))?;
+    fn load(&self, fresh: &mut Fresh<'_>, events: usize, stop: &AtomicBool) -> Result<()> {
+        let measured = publish_all(&self.address, &fresh.events(events)?, stop)?;
+        if measured.interrupted {
+            return Err(BenchError::Interrupted);
+        }
         if measured.achieved() < events as u64 {
             let reasons = measured.counts.iter().map(|counts| &counts.failed);
             return Err(BenchError::Server(format!(
@@ -174,9 +203,9 @@ impl Server {
     }
 
     fn end(mut self, signal: Signal) -> Result<()> {
-        let id = Pid::from_child(&self.child);
+        let id = Pid::from_child(&self.child.0);
         kill_process(id, signal).during("ending the relay")?;
-        self.child.wait().during("ending the relay").map(drop)
+        self.child.0.wait().during("ending the relay").map(drop)
     }
 }
 
@@ -201,7 +230,9 @@ mod tests {
             events: 1,
             json: false,
         };
-        let error = Server::start(&options).err().unwrap();
+        let error = Server::start(&options, &AtomicBool::new(false))
+            .err()
+            .unwrap();
         assert!(error.to_string().contains("stopped instead of starting"));
     }
 }

@@ -2,15 +2,19 @@
 //! before the clock runs.
 
 use std::{
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{SystemTime, UNIX_EPOCH},
 };
 
-use crate::corpus::{
-    event::Bytes32,
-    random::Random,
-    shape::Shape,
-    sign::{Draft, Identified, Identities},
+use crate::{
+    corpus::{
+        event::Bytes32,
+        random::Random,
+        shape::Shape,
+        sign::{Draft, Identified, Identities},
+    },
+    error::{BenchError, Result},
 };
 
 /// Different authors of fresh events.
@@ -38,6 +42,7 @@ pub(crate) struct Fresh<'a> {
     /// Carried by no other event than the notes of this maker, with a number behind it.
     pub(crate) hashtag: String,
     made: usize,
+    stop: &'a AtomicBool,
 }
 
 impl Fresh<'_> {
@@ -53,8 +58,8 @@ impl Fresh<'_> {
 }
 
 impl<'a> Fresh<'a> {
-    /// Starts a series unlike any before it, without some kinds.
-    pub(crate) fn new(identities: &'a Identities, without: &[u16]) -> Self {
+    /// Starts a series unlike any before it, without some kinds. A set flag ends the making.
+    pub(crate) fn new(identities: &'a Identities, without: &[u16], stop: &'a AtomicBool) -> Self {
         let seed = now().as_nanos() as u64;
         let mut random = Random::new(seed);
         let shape = Shape::new(seed, 0, AUTHORS, identities);
@@ -64,17 +69,20 @@ impl<'a> Fresh<'a> {
             random,
             shape: shape.in_order_from(Self::begin(), without),
             made: 0,
+            stop,
         }
     }
 
     /// Returns events with the shape of the real network.
-    pub(crate) fn events(&mut self, count: usize) -> Vec<Signed> {
-        let drawn: Vec<_> = (0..count).map(|_| self.shape.next()).collect();
+    pub(crate) fn events(&mut self, count: usize) -> Result<Vec<Signed>> {
+        let drawn: Vec<_> = (0..count)
+            .map_while(|_| (!self.is_stopped()).then(|| self.shape.next()))
+            .collect();
         self.sign(&drawn)
     }
 
     /// Returns notes of now, each with a hashtag of this maker: those of the groups in turns.
-    pub(crate) fn notes(&mut self, count: usize, groups: usize) -> Vec<Signed> {
+    pub(crate) fn notes(&mut self, count: usize, groups: usize) -> Result<Vec<Signed>> {
         let drawn = (0..count).map(|number| self.note(number % groups.max(1)));
         let drawn: Vec<_> = drawn.collect();
         self.sign(&drawn)
@@ -101,24 +109,34 @@ impl<'a> Fresh<'a> {
         draft.identify(self.identities)
     }
 
-    fn sign(&self, drawn: &[Identified]) -> Vec<Signed> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn sign(&self, drawn: &[Identified]) -> Result<Vec<Signed>> {
         let cores = thread::available_parallelism().map_or(1, usize::from);
         let share = drawn.len().div_ceil(cores).max(1);
-        let one = |event: &Identified| Signed {
-            json: event.sign(self.identities),
-            id: event.id,
-            author: event.draft.author,
+        let one = |event: &Identified| {
+            (!self.is_stopped()).then(|| Signed {
+                json: event.sign(self.identities),
+                id: event.id,
+                author: event.draft.author,
+            })
         };
-        thread::scope(|scope| {
+        let signed: Vec<_> = thread::scope(|scope| {
             let parts = drawn.chunks(share);
             let signing: Vec<_> = parts
-                .map(|part| scope.spawn(move || part.iter().map(one).collect::<Vec<_>>()))
+                .map(|part| scope.spawn(move || part.iter().map_while(one).collect::<Vec<_>>()))
                 .collect();
             let signed = signing
                 .into_iter()
                 .map(|part| part.join().unwrap_or_default());
             signed.flatten().collect()
-        })
+        });
+        if self.is_stopped() {
+            return Err(BenchError::Interrupted);
+        }
+        Ok(signed)
     }
 }
 
@@ -138,11 +156,13 @@ mod tests {
     #[test]
     fn each_authors_events_come_in_the_order_they_were_written() {
         let identities = Fresh::identities();
-        let mut fresh = Fresh::new(&identities, &[3]);
+        let never = AtomicBool::new(false);
+        let mut fresh = Fresh::new(&identities, &[3], &never);
         let mut newest: HashMap<usize, u64> = HashMap::new();
         let mut ids = HashSet::new();
         let mut kinds = HashSet::new();
-        for event in fresh.events(600).into_iter().chain(fresh.events(600)) {
+        let events: Vec<_> = (0..2).flat_map(|_| fresh.events(600).unwrap()).collect();
+        for event in events {
             let fields = Fields::parse(event.json.as_bytes()).unwrap();
             assert_eq!(bytes32(&fields.id), Some(event.id));
             assert!(ids.insert(event.id));

@@ -5,16 +5,18 @@
 
 use std::{
     io::Write,
+    sync::atomic::{AtomicBool, Ordering},
     sync::mpsc::{Receiver, SyncSender, sync_channel},
     thread,
 };
 
 use crate::{
+    amount,
     corpus::{
         shape::Shape,
         sign::{Identified, Identities},
     },
-    error::{During, Result},
+    error::{BenchError, During, Result},
 };
 
 /// Events signed at a time by one thread.
@@ -26,13 +28,13 @@ const WAITING: usize = 4;
 #[derive(Debug, Clone, clap::Args)]
 pub struct Generate {
     /// How many events.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) events: u64,
     /// The same seed gives the same events.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// How many authors, drawn by Zipf's law.
-    #[arg(long, default_value_t = 50_000)]
+    #[arg(long, default_value_t = 50_000, value_parser = amount::count)]
     pub(crate) authors: usize,
 }
 
@@ -41,8 +43,8 @@ struct Signer {
     lines: Receiver<String>,
 }
 
-/// Writes the corpus, one event a line.
-pub(crate) fn generate(options: &Generate, out: &mut impl Write) -> Result<()> {
+/// Writes the corpus, one event a line; a set flag ends it behind a whole line.
+pub(crate) fn generate(options: &Generate, out: &mut impl Write, stop: &AtomicBool) -> Result<()> {
     let identities = Identities::new(options.seed, Shape::identity_count(options.authors));
     let mut shape = Shape::new(options.seed, options.events, options.authors, &identities);
     thread::scope(|scope| {
@@ -52,6 +54,10 @@ pub(crate) fn generate(options: &Generate, out: &mut impl Write) -> Result<()> {
         // One round gives each signer a batch, then takes the batches of an earlier round.
         let mut rounds_waiting = 0;
         while left > 0 || rounds_waiting > 0 {
+            if stop.load(Ordering::Relaxed) {
+                out.flush().during("standard output")?;
+                return Err(BenchError::Interrupted);
+            }
             for signer in &signers {
                 let count = left.min(BATCH as u64);
                 left -= count;
@@ -104,7 +110,7 @@ mod tests {
             authors: 500,
         };
         let mut out = Vec::new();
-        generate(&options, &mut out).unwrap();
+        generate(&options, &mut out, &AtomicBool::new(false)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -113,6 +119,17 @@ mod tests {
         let first = lines(1_300);
         assert_eq!(first, lines(1_300));
         assert_eq!(first.lines().count(), 1_300);
+    }
+
+    #[test]
+    fn a_stopped_corpus_is_no_corpus() {
+        let options = Generate {
+            events: u64::MAX,
+            seed: 7,
+            authors: 10,
+        };
+        let end = generate(&options, &mut std::io::sink(), &AtomicBool::new(true));
+        assert!(matches!(end, Err(BenchError::Interrupted)), "{end:?}");
     }
 
     #[test]

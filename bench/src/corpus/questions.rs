@@ -3,6 +3,8 @@
 //! Every question is about the corpus alone: one that newer events could answer ends where the
 //! corpus ends, so that what is published meanwhile, or was by earlier runs, changes no answer.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use crate::corpus::{
     event::{Bytes32, Fields},
     question::Question,
@@ -193,12 +195,20 @@ impl<'a> Questions<'a> {
         Some(question)
     }
 
-    /// Draws so many questions of each shape, in turns, with the places of their shapes.
-    pub(crate) fn draw_all(&mut self, each: usize) -> Vec<(usize, Question)> {
+    /// Draws so many questions of each shape, in turns, with the places of their shapes. A shape of
+    /// which none was found once is not looked for again. A set flag ends it with what it has.
+    pub(crate) fn draw_all(&mut self, each: usize, stop: &AtomicBool) -> Vec<(usize, Question)> {
         let mut drawn = Vec::new();
+        let mut given_up = [false; SHAPES.len()];
         for _ in 0..each {
-            for (place, shape) in SHAPES.iter().enumerate() {
-                drawn.extend(self.draw(shape).map(|question| (place, question)));
+            for ((place, shape), given_up) in SHAPES.iter().enumerate().zip(&mut given_up) {
+                if *given_up || stop.load(Ordering::Relaxed) {
+                    continue;
+                }
+                match self.draw(shape) {
+                    Some(question) => drawn.push((place, question)),
+                    None => *given_up = true,
+                }
             }
         }
         drawn
@@ -247,9 +257,8 @@ impl<'a> Questions<'a> {
 
     /// Draws ids of different events, so many if there are.
     fn ids(&mut self, count: usize, wanted: impl Fn(&Fields<'_>) -> bool) -> Option<Vec<String>> {
-        let mut ids: Vec<String> = (0..count)
-            .filter_map(|_| Some(self.event(&wanted)?.id.into_owned()))
-            .collect();
+        let drawn = (0..count).map_while(|_| Some(self.event(&wanted)?.id.into_owned()));
+        let mut ids: Vec<String> = drawn.collect();
         ids.sort_unstable();
         ids.dedup();
         (!ids.is_empty()).then_some(ids)

@@ -5,6 +5,7 @@ use std::{
     fs,
     ops::Range,
     path::Path,
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 use crate::{
@@ -39,16 +40,19 @@ pub(crate) struct Corpus {
 
 impl Corpus {
     /// Reads a file, one event a line, without the events of some kinds.
-    pub(crate) fn read(path: &Path, without: &[u16]) -> Result<Self> {
+    pub(crate) fn read(path: &Path, without: &[u16], stop: &AtomicBool) -> Result<Self> {
         let text = fs::read_to_string(path).at(path)?;
-        Self::of(text, &path.display().to_string(), without)
+        Self::of(text, &path.display().to_string(), without, stop)
     }
 
     /// Reads events, one a line; `name` is what an error calls them.
-    pub(crate) fn of(text: String, name: &str, without: &[u16]) -> Result<Self> {
+    pub(crate) fn of(text: String, name: &str, without: &[u16], stop: &AtomicBool) -> Result<Self> {
         let (mut rows, mut tags) = (Vec::new(), Vec::new());
         let mut start = 0;
         for (number, line) in text.split_inclusive('\n').enumerate() {
+            if stop.load(Ordering::Relaxed) {
+                return Err(BenchError::Interrupted);
+            }
             let range = start..start + line.trim_end().len();
             start += line.len();
             let malformed =
@@ -252,7 +256,7 @@ mod tests {
     }
 
     fn corpus(lines: &[String]) -> Corpus {
-        Corpus::of(lines.join("\n"), "test", &[]).unwrap()
+        Corpus::of(lines.join("\n"), "test", &[], &AtomicBool::new(false)).unwrap()
     }
 
     fn ids(corpus: &Corpus, question: &Question) -> Vec<u8> {
@@ -315,8 +319,10 @@ mod tests {
             authors: 300,
         };
         let mut text = Vec::new();
-        generate(&options, &mut text).unwrap();
-        let corpus = Corpus::of(String::from_utf8(text).unwrap(), "test", &[]).unwrap();
+        let never = AtomicBool::new(false);
+        generate(&options, &mut text, &never).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let corpus = Corpus::of(text, "test", &[], &never).unwrap();
         let mut questions = Questions::new(&corpus, 1);
         let mut events = 0;
         for shape in &SHAPES {

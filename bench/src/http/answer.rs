@@ -1,4 +1,4 @@
-//! Reading an answer of HTTP/1.1, with a length or in chunks.
+//! Reading an answer of HTTP/1.x: with a length, in chunks, or to the end of the connection.
 
 use crate::error::{BenchError, Result};
 
@@ -15,10 +15,14 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Reads one answer, if all of it is there; returns its length too.
-    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(usize, Self)>> {
+    /// Reads one answer, if all of it is there; returns its length too. `ended` tells that nothing
+    /// follows: the server has ended the connection.
+    pub(crate) fn parse(bytes: &[u8], ended: bool) -> Result<Option<(usize, Self)>> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
         let malformed = |why: &dyn std::fmt::Display| {
-            BenchError::Wrong(format!("not an answer of HTTP/1.1: {why}"))
+            BenchError::Wrong(format!("not an answer of HTTP/1: {why}"))
         };
         let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
         let mut response = httparse::Response::new(&mut headers);
@@ -37,18 +41,23 @@ impl Answer {
         let has = |name: &str, word: &str| {
             header(name).is_some_and(|value| value.to_ascii_lowercase().contains(word))
         };
-        let is_last = has("connection", "close");
+        let is_old = response.version == Some(0) && !has("connection", "keep-alive");
+        let mut is_last = has("connection", "close") || is_old;
         let rest = bytes.get(begin..).unwrap_or_default();
         let read = if status == 204 || status == 304 {
             Some((0, Vec::new()))
         } else if has("transfer-encoding", "chunked") {
             chunks(rest).map_err(|why| malformed(&why))?
         } else {
-            let length = header("content-length").and_then(|value| value.trim().parse().ok());
-            let Some(length) = length else {
-                return Err(malformed(&"it has neither a length nor chunks"));
-            };
-            rest.get(..length).map(|body| (length, body.to_vec()))
+            match header("content-length").map(|value| value.trim().parse::<usize>()) {
+                Some(Ok(length)) => rest.get(..length).map(|body| (length, body.to_vec())),
+                Some(Err(_)) => return Err(malformed(&"its length is no number")),
+                // RFC 9112, 6.3: it ends where the connection ends.
+                None => {
+                    is_last = true;
+                    ended.then(|| (rest.len(), rest.to_vec()))
+                }
+            }
         };
         Ok(read.map(|(length, body)| {
             let answer = Self {
@@ -115,13 +124,13 @@ mod tests {
         ] {
             for end in 0..text.len() {
                 assert_eq!(
-                    Answer::parse(&text.as_bytes()[..end]).unwrap(),
+                    Answer::parse(&text.as_bytes()[..end], false).unwrap(),
                     None,
                     "{text}: {end}"
                 );
             }
             let more = format!("{text}HTTP/1.1");
-            let (length, answer) = Answer::parse(more.as_bytes()).unwrap().unwrap();
+            let (length, answer) = Answer::parse(more.as_bytes(), false).unwrap().unwrap();
             assert_eq!(
                 (length, answer.body.as_slice()),
                 (text.len(), body.as_bytes())
@@ -130,9 +139,30 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_end_is_not_waited_for() {
-        for text in ["HTTP/1.1 200 OK\r\n\r\nhello", "hello\r\n\r\n"] {
-            assert!(Answer::parse(text.as_bytes()).is_err(), "{text}");
+    fn what_has_no_length_ends_with_the_connection() {
+        for text in [
+            "HTTP/1.1 200 OK\r\n\r\nhello",
+            "HTTP/1.0 200 OK\r\n\r\nhello",
+        ] {
+            assert_eq!(Answer::parse(text.as_bytes(), false).unwrap(), None);
+            let (length, answer) = Answer::parse(text.as_bytes(), true).unwrap().unwrap();
+            assert_eq!(
+                (length, answer.body.as_slice()),
+                (text.len(), &b"hello"[..])
+            );
+            assert!(answer.is_last);
+        }
+        let cut = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello";
+        assert_eq!(Answer::parse(cut, true).unwrap(), None);
+    }
+
+    #[test]
+    fn what_is_no_answer_is_not_waited_for() {
+        for text in [
+            "hello\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nhello",
+        ] {
+            assert!(Answer::parse(text.as_bytes(), false).is_err(), "{text}");
         }
     }
 }

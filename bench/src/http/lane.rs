@@ -112,9 +112,10 @@ impl Lane for Connection<'_> {
     }
 
     fn read(&mut self, done: &mut Vec<Done>) -> Result<()> {
-        self.stream.fill()?;
-        let Some((length, answer)) = Answer::parse(self.stream.unread())? else {
-            return Ok(());
+        let read = self.stream.fill();
+        let parsed = Answer::parse(self.stream.unread(), self.stream.has_ended())?;
+        let Some((length, answer)) = parsed else {
+            return read.map(drop);
         };
         self.stream.take(length);
         let Some(number) = self.asked.take() else {

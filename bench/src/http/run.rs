@@ -3,12 +3,13 @@
 use std::{fmt::Write, fs, path::PathBuf, sync::atomic::AtomicBool, time::Duration};
 
 use crate::{
+    amount,
     error::{BenchError, During, Result},
     http::{
         answer::Answer,
         lane::{Connection, Route},
     },
-    load::{Address, Class, Kind, Lane, Pace, Permission, Planned, Stream},
+    load::{Address, Class, Kind, Lane, Pace, Patience, Permission, Planned, Stream},
     report::{Output, Progress, Record, Report, Target},
     series::{Part, Series, bearable, count_of},
 };
@@ -56,17 +57,17 @@ pub struct Http {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     rounds: u16,
     /// Seconds of each part in each round
-    #[arg(long, default_value_t = 5.0)]
-    seconds: f64,
+    #[arg(long, default_value = "5", value_parser = amount::seconds)]
+    seconds: Duration,
     /// Requests of each part in each round, at most
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(long, default_value_t = 200_000, value_parser = amount::operations)]
     operations: usize,
     /// Requests a second of the open loop [default: half of what the slower server answered]
-    #[arg(long)]
+    #[arg(long, value_parser = amount::rate)]
     rate: Option<f64>,
     /// Seconds that an answer may take
-    #[arg(long, default_value_t = 10.0)]
-    patience: f64,
+    #[arg(long, default_value = "10", value_parser = amount::seconds)]
+    patience: Duration,
     #[command(flatten)]
     permission: Permission,
     #[command(flatten)]
@@ -84,8 +85,9 @@ pub(crate) fn http(options: &Http, stop: &AtomicBool) -> Result<()> {
     let series = Series {
         stop,
         progress: &progress,
-        patience: Duration::try_from_secs_f64(options.patience).unwrap_or_default(),
+        patience: options.patience,
     };
+    options.output.prepare()?;
     let mut report = Report::new("http", targets);
     // Reads make nothing durable.
     report.notes.clear();
@@ -96,7 +98,7 @@ pub(crate) fn http(options: &Http, stop: &AtomicBool) -> Result<()> {
 fn measure(options: &Http, series: Series<'_>, report: &mut Report) -> Result<()> {
     let mut routes = Vec::new();
     for target in &report.targets {
-        routes.push(first_answer(options, target)?);
+        routes.push(first_answer(options, target, series.patience())?);
     }
     if let [first, second] = routes.as_slice()
         && first.body != second.body
@@ -105,7 +107,6 @@ fn measure(options: &Http, series: Series<'_>, report: &mut Report) -> Result<()
             "the two servers answer with different bodies (--varying allows it)".to_owned(),
         ));
     }
-    let seconds = Duration::try_from_secs_f64(options.seconds).unwrap_or_default();
     let closed_name = |connections| match connections {
         1 => "1 connection".to_owned(),
         more => format!("{more} connections"),
@@ -125,7 +126,7 @@ fn measure(options: &Http, series: Series<'_>, report: &mut Report) -> Result<()
             in_turns((options, series, &routes), what, round, report)?;
         }
         let per_second = *rate.get_or_insert_with(|| bearable(&closed_name(most), report, RATE));
-        let count = count_of(per_second, seconds).min(options.operations);
+        let count = count_of(per_second, options.seconds).min(options.operations);
         let name = format!("at a rate, {}", closed_name(most));
         let pace = Pace::Open { per_second };
         let what = (name.as_str(), usize::from(most), pace, count);
@@ -156,7 +157,7 @@ fn in_turns(
         plan: &plan,
         pace,
         connections,
-        at_most: Duration::try_from_secs_f64(options.seconds).unwrap_or_default(),
+        at_most: options.seconds,
     };
     for (place, route) in routes.iter().enumerate() {
         let Some(target) = report.targets.get(place) else {
@@ -185,7 +186,7 @@ fn in_turns(
 }
 
 /// Asks once, before any load: what the route answers now it must answer each time.
-fn first_answer(options: &Http, target: &Target) -> Result<Route> {
+fn first_answer(options: &Http, target: &Target, patience: Patience<'_>) -> Result<Route> {
     let address = &target.address;
     let body = match &options.body {
         Some(path) => fs::read(path).at(path)?,
@@ -212,14 +213,20 @@ fn first_answer(options: &Http, target: &Target) -> Result<Route> {
     }
     request.push_str("\r\n");
     let request = [request.into_bytes(), body].concat();
+    let mut is_ended = false;
     let mut stream = Stream::open(address)?;
     stream.output().extend_from_slice(&request);
-    stream.flush()?;
+    stream.send(patience)?;
     let answer = loop {
-        if let Some((_, answer)) = Answer::parse(stream.unread())? {
+        if let Some((_, answer)) = Answer::parse(stream.unread(), stream.has_ended())? {
             break answer;
         }
-        stream.wait()?;
+        let read = stream.wait(patience);
+        // What has no length ends with the connection; parsed once more, it is whole or never will be.
+        if !stream.has_ended() || is_ended {
+            read?;
+        }
+        is_ended = stream.has_ended();
     };
     if answer.status != options.status {
         return Err(BenchError::Server(format!(
@@ -344,6 +351,29 @@ mod tests {
         // Three parts of 200 requests; reaching it and asking first take one each.
         let made = connections.load(std::sync::atomic::Ordering::Relaxed);
         assert_eq!(made, 2 + 3 * 200 / 10);
+    }
+
+    #[test]
+    fn answers_that_end_with_the_connection_are_read() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    if let Ok(1..) = stream.read(&mut bytes) {
+                        // In two pieces, and then the end.
+                        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\nhel");
+                        let _ = stream.write_all(b"lo");
+                    }
+                });
+            }
+        });
+        let (end, report) = measured(&[&url]);
+        end.unwrap();
+        assert_eq!(report["loads"][0]["achieved"], 200);
+        assert_eq!(report["loads"][0]["failed"], 0);
     }
 
     #[test]

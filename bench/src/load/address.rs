@@ -104,10 +104,6 @@ impl Address {
         self.socket
     }
 
-    pub(crate) fn port(&self) -> u16 {
-        self.socket.port()
-    }
-
     pub(crate) fn is_local(&self) -> bool {
         self.socket.ip().is_loopback()
     }

@@ -113,7 +113,7 @@ pub(crate) struct Load<'a> {
     pub(crate) at_most: Duration,
     /// How long the last answers may take.
     pub(crate) patience: Duration,
-    pub(crate) process: Option<Process>,
+    pub(crate) process: Option<&'a Process>,
     pub(crate) stop: &'a AtomicBool,
     pub(crate) progress: &'a Progress,
 }
@@ -130,7 +130,7 @@ struct Run<'a, 'l> {
     since: Vec<Duration>,
     due_count: usize,
     begun: Instant,
-    meter: &'a Meter,
+    meter: &'a Meter<'a>,
     measured: Measured,
     done: Vec<Done>,
 }

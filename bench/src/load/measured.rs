@@ -9,8 +9,10 @@ use crate::load::{
     latencies::Latencies,
 };
 
-/// The load is the cap when this share of what was offered was achieved.
+/// The load is the cap when this share of what was offered was achieved ...
 const KEPT_UP: f64 = 0.99;
+/// ... and that at this share of the rate it was offered at: what is answered late was not kept up with.
+const IN_TIME: f64 = 0.9;
 /// A client this busy, of one core, can't offer more.
 const CLIENT_BUSY: f64 = 0.9;
 
@@ -92,6 +94,8 @@ pub(crate) struct Measured {
     /// Operations that came due and were never sent: the server took no more.
     pub(crate) dropped: u64,
     pub(crate) counts: Vec<Counts>,
+    /// When operations ended, counted from the first; without deliveries. Of an open loop.
+    answered: Latencies,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
     /// Operations done in each second, without deliveries.
@@ -114,6 +118,7 @@ impl Measured {
             offered: 0,
             dropped: 0,
             counts: classes.iter().map(Counts::new).collect(),
+            answered: Latencies::default(),
             bytes_sent: 0,
             bytes_received: 0,
             timeline: Vec::new(),
@@ -158,6 +163,9 @@ impl Measured {
         if let Some(latency) = latency {
             counts.latencies.record_many(latency, count);
         }
+        if matches!(self.pace, Pace::Open { .. }) {
+            self.answered.record_many(at, count);
+        }
         let second = at.as_secs() as usize;
         if self.timeline.len() <= second {
             self.timeline.resize(second + 1, 0);
@@ -192,10 +200,17 @@ impl Measured {
     /// Returns operations done a second.
     pub(crate) fn rate(&self) -> f64 {
         match self.pace {
-            // The time of the last answers belongs to no offer.
-            Pace::Open { .. } => self.achieved() as f64 / positive(self.loaded),
+            Pace::Open { .. } => self.achieved() as f64 / positive(self.time_to_answer()),
             Pace::Closed { .. } => self.achieved() as f64 / positive(self.elapsed),
         }
+    }
+
+    /// Returns how long the operations of an open loop came due, or how long their answers took to
+    /// come if that was longer. The last hundredth does not count: one slow answer behind a minute of
+    /// load says nothing of the minute.
+    fn time_to_answer(&self) -> Duration {
+        let most = self.answered.quantile_ms(KEPT_UP) / 1e3 / KEPT_UP;
+        self.loaded.max(Duration::from_secs_f64(most))
     }
 
     /// Returns how much of one core the client needed.
@@ -205,7 +220,8 @@ impl Measured {
 
     pub(crate) fn limit(&self) -> Limit {
         let is_open = matches!(self.pace, Pace::Open { .. });
-        if is_open && self.achieved() as f64 >= self.offered as f64 * KEPT_UP {
+        let all = self.achieved() as f64 >= self.offered as f64 * KEPT_UP;
+        if is_open && all && self.rate() >= self.offered_rate() * IN_TIME {
             Limit::Load
         } else if self.client_share() >= CLIENT_BUSY {
             Limit::Client
@@ -242,6 +258,23 @@ mod tests {
         assert_eq!(measured(1_000, 100).limit(), Limit::Load);
         assert_eq!(measured(900, 9_500).limit(), Limit::Client);
         assert_eq!(measured(900, 100).limit(), Limit::Server);
+    }
+
+    #[test]
+    fn an_offer_that_was_answered_late_was_not_kept_up_with() {
+        let mut slow = measured(0, 100);
+        for number in 0..1_000 {
+            // Offered in ten seconds, answered in twenty.
+            let at = Duration::from_millis(number as u64 * 20);
+            slow.record(Done::of(number), 0, Duration::ZERO, at);
+        }
+        slow.elapsed = Duration::from_secs(20);
+        assert!((45.0..55.0).contains(&slow.rate()), "{}", slow.rate());
+        assert_eq!(slow.limit(), Limit::Server);
+        let mut one_late = measured(999, 100);
+        let late = Duration::from_secs(20);
+        one_late.record(Done::of(0), 0, Duration::ZERO, late);
+        assert_eq!((one_late.rate(), one_late.limit()), (100.0, Limit::Load));
     }
 
     #[test]

@@ -11,14 +11,14 @@ use crate::{
 
 /// What was used up before the load.
 #[derive(Debug)]
-pub(crate) struct Meter {
-    process: Option<Process>,
+pub(crate) struct Meter<'a> {
+    process: Option<&'a Process>,
     server_before: f64,
     client_before: Duration,
 }
 
-impl Meter {
-    pub(crate) fn start(process: Option<Process>) -> Result<Self> {
+impl<'a> Meter<'a> {
+    pub(crate) fn start(process: Option<&'a Process>) -> Result<Self> {
         let server_before = process.map(Process::cpu_seconds).transpose()?;
         Ok(Self {
             process,

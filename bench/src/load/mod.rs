@@ -14,4 +14,4 @@ pub(crate) use latencies::Latencies;
 pub(crate) use measured::{Class, Counts, Kind, Limit, Measured};
 pub(crate) use meter::Meter;
 pub(crate) use process::Process;
-pub(crate) use stream::{PATIENCE, Stream};
+pub(crate) use stream::{Patience, Stream};

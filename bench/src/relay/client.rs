@@ -8,7 +8,7 @@ use std::{
 use crate::{
     corpus::{Bytes32, Corpus, Question, SHAPES, Signed},
     error::{BenchError, Result},
-    load::{Address, Done, Lane},
+    load::{Address, Done, Lane, Patience},
     relay::{
         live::Live,
         reply::{Reply, kind_of_reason},
@@ -178,8 +178,9 @@ impl<'a> Client<'a> {
         requests: &'a [Request],
         questions: &'a [Asked],
         live: Option<&'a Live>,
+        patience: Patience<'_>,
     ) -> Result<Self> {
-        let mut socket = WebSocket::open(relay)?;
+        let mut socket = WebSocket::open(relay, patience)?;
         socket.stream().set_nonblocking(true)?;
         Ok(Self {
             socket,
@@ -191,12 +192,12 @@ impl<'a> Client<'a> {
         })
     }
 
-    fn published(&mut self, number: usize, accepted: bool, reason: &str) -> Done {
+    fn published(&mut self, id: &Bytes32, number: usize, accepted: bool, reason: &str) -> Done {
         if accepted {
             return Done::of(number);
         }
         if let Some(live) = self.live {
-            live.cancel(number);
+            live.cancel(id);
         }
         Done::failed(number, kind_of_reason(reason))
     }
@@ -242,7 +243,7 @@ impl Lane for Client<'_> {
             Some(Request::Publish { frame, id }) => {
                 self.publishing.insert(*id, number);
                 if let Some(live) = self.live {
-                    live.expect(number);
+                    live.expect(id);
                 }
                 self.socket.stream().output().extend_from_slice(frame);
             }
@@ -294,7 +295,7 @@ impl Lane for Client<'_> {
                             faster_hex::hex_string(&id)
                         )));
                     };
-                    done.push(self.published(number, accepted, &reason));
+                    done.push(self.published(&id, number, accepted, &reason));
                 }
                 Reply::EndOfStored { subscription } => {
                     let number = number(&subscription)?;
@@ -317,9 +318,9 @@ impl Lane for Client<'_> {
     }
 
     fn abandon(&mut self, reason: &str, done: &mut Vec<Done>) {
-        for (_, number) in self.publishing.drain() {
+        for (id, number) in self.publishing.drain() {
             if let Some(live) = self.live {
-                live.cancel(number);
+                live.cancel(&id);
             }
             done.push(Done::failed(number, reason));
         }

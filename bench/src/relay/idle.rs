@@ -20,8 +20,9 @@ pub(crate) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<()> {
     let columns = &["at", "connections", "before MB", "after MB", "bytes each"];
     let mut table = Table::new("idle connections, each with one live subscription", columns);
     allow_descriptors(count as u64 + 64)?;
+    let patience = setting.series().patience();
     for target in &report.targets {
-        let Some(process) = target.process else {
+        let Some(process) = &target.process else {
             let note = format!(
                 "{}: its process can't be seen: no memory of idle connections",
                 target.name
@@ -35,12 +36,11 @@ pub(crate) fn run(setting: &Setting<'_>, report: &mut Report) -> Result<()> {
             if setting.is_stopped() {
                 return Err(BenchError::Interrupted);
             }
-            let mut socket = WebSocket::open(&target.address)?;
+            let mut socket = WebSocket::open(&target.address, patience)?;
             // As a client has that waits for news.
-            socket.send(&format!(
-                "[\"REQ\",\"live\",{{\"#t\":[\"idle{number}\"],\"limit\":0}}]"
-            ))?;
-            while !socket.receive()?.starts_with(b"[\"EOSE\"") {}
+            let listen = format!("[\"REQ\",\"live\",{{\"#t\":[\"idle{number}\"],\"limit\":0}}]");
+            socket.send(&listen, patience)?;
+            while !socket.receive(patience)?.starts_with(b"[\"EOSE\"") {}
             socket.stream().release_buffers();
             connections.push(socket);
             setting
@@ -78,7 +78,7 @@ fn allow_descriptors(needed: u64) -> Result<()> {
 }
 
 /// Waits until the memory no longer changes by more than 1 % in a second.
-fn at_rest(setting: &Setting<'_>, process: Process) -> Result<u64> {
+fn at_rest(setting: &Setting<'_>, process: &Process) -> Result<u64> {
     let mut last = process.memory_bytes()?;
     for _ in 0..SECONDS_TO_REST {
         thread::sleep(Duration::from_secs(1));

@@ -1,13 +1,17 @@
 //! The known state: a relay is loaded only once it holds the corpus and answers rightly from it.
 
-use std::{collections::HashMap, sync::atomic::AtomicBool, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::atomic::AtomicBool,
+    time::Duration,
+};
 
 use serde_json::Value;
 
 use crate::{
     corpus::{Corpus, Signed, bytes32},
     error::{BenchError, Result},
-    load::{Address, Class, Kind, Lane, Load, Measured, PATIENCE, Pace, Planned},
+    load::{Address, Class, Kind, Lane, Load, Measured, Pace, Patience, Planned},
     relay::{
         client::{Asked, Client, Request, subscription},
         run::Setting,
@@ -27,12 +31,17 @@ pub(crate) fn publish_corpus(
     target: &Target,
     corpus: &Corpus,
 ) -> Result<()> {
-    let mut events = corpus.events().peekable();
+    // A recorded corpus may have an event twice; its answer would be nobody's.
+    let mut seen = HashSet::new();
+    let mut events = corpus
+        .events()
+        .filter(|(id, _, _)| seen.insert(*id))
+        .peekable();
     let (connections, window) = if setting.options.corpus.one_by_one {
         (1, 1)
     } else {
         let shape = &setting.options.shape;
-        (shape.connections.max(1), shape.window)
+        (shape.connections, shape.window)
     };
     let mut lanes_of = HashMap::new();
     let mut refused = 0;
@@ -51,6 +60,7 @@ pub(crate) fn publish_corpus(
                 &requests,
                 &[],
                 None,
+                setting.series().patience(),
             )?));
         }
         let load = Load {
@@ -60,7 +70,7 @@ pub(crate) fn publish_corpus(
             pace: Pace::Closed { window },
             // However long it takes: patience is for the single answer.
             at_most: Duration::from_hours(24),
-            patience: setting.options.bounds.patience(),
+            patience: setting.options.bounds.patience,
             process: None,
             stop: setting.stop,
             progress: setting.progress,
@@ -80,8 +90,16 @@ pub(crate) fn publish_corpus(
 }
 
 /// Publishes events as fast as the relay takes them, without a word about it.
-pub(crate) fn publish_all(address: &Address, events: &[Signed]) -> Result<Measured> {
+pub(crate) fn publish_all(
+    address: &Address,
+    events: &[Signed],
+    stop: &AtomicBool,
+) -> Result<Measured> {
     const CONNECTIONS: usize = 4;
+    let patience = Patience {
+        lasts: Duration::from_mins(1),
+        stop,
+    };
     let requests: Vec<_> = events.iter().map(Request::publish).collect();
     let plan: Vec<_> = events
         .iter()
@@ -92,17 +110,18 @@ pub(crate) fn publish_all(address: &Address, events: &[Signed]) -> Result<Measur
         .collect();
     let mut lanes: Vec<Box<dyn Lane + '_>> = Vec::new();
     for _ in 0..CONNECTIONS {
-        lanes.push(Box::new(Client::open(address, &requests, &[], None)?));
+        let client = Client::open(address, &requests, &[], None, patience)?;
+        lanes.push(Box::new(client));
     }
     let load = Load {
         label: "publishing",
         classes: &[Class::new("publish", Kind::Write)],
         plan: &plan,
         pace: Pace::Closed { window: 256 },
-        at_most: PATIENCE,
-        patience: PATIENCE,
+        at_most: patience.lasts,
+        patience: patience.lasts,
         process: None,
-        stop: &AtomicBool::new(false),
+        stop,
         progress: &Progress::silent(),
     };
     load.run(&mut lanes)
@@ -115,7 +134,8 @@ pub(crate) fn check(
     corpus: &Corpus,
     questions: &[Asked],
 ) -> Result<()> {
-    let mut socket = WebSocket::open(&target.address)?;
+    let patience = setting.series().patience();
+    let mut socket = WebSocket::open(&target.address, patience)?;
     let mut counts: HashMap<usize, usize> = HashMap::new();
     let mut events = 0;
     for (number, asked) in questions.iter().enumerate() {
@@ -129,10 +149,10 @@ pub(crate) fn check(
         }
         let name = subscription(number);
         asked.frame(number, socket.stream().output());
-        socket.stream().flush()?;
+        socket.stream().send(patience)?;
         let mut found = Vec::new();
         loop {
-            let message: Vec<Value> = serde_json::from_slice(socket.receive()?)
+            let message: Vec<Value> = serde_json::from_slice(socket.receive(patience)?)
                 .map_err(|error| BenchError::Wrong(format!("not a message of NIP-01: {error}")))?;
             // Some relays close a subscription behind its answer, when another one is under way.
             if message.get(1).and_then(Value::as_str) != Some(&name) {

@@ -3,22 +3,24 @@
 use std::time::Duration;
 
 use crate::{
-    error::Result,
+    amount::RATE_MAX,
+    error::{BenchError, Result},
     load::{Kind, Latencies, Limit, Measured},
-    relay::{options::Level, parts::Bench},
+    relay::{
+        options::{Level, Relay},
+        parts::Bench,
+    },
     report::{Report, Score, verdict},
 };
 
 /// What a level lasts.
-const SECONDS: f64 = 60.0;
+const SECONDS: Duration = Duration::from_mins(1);
 /// What a step of the climb lasts.
-const STEP_SECONDS: f64 = 10.0;
+const STEP_SECONDS: Duration = Duration::from_secs(10);
 /// Where the climb begins, in operations a second.
 const FIRST: f64 = 100.0;
 /// How much higher each step is.
 const STEP: f64 = 1.5;
-/// Nobody climbs higher: this is more than one connection of a machine carries.
-const HIGHEST: f64 = 1e6;
 
 impl Level {
     /// Operations a second: a tenth are events.
@@ -40,6 +42,17 @@ impl Level {
     }
 }
 
+/// Fails if the level, or its first step, has more operations than a part may have.
+pub(crate) fn check(level: Level, options: &Relay) -> Result<()> {
+    let lasts = match level {
+        Level::Auto => STEP_SECONDS,
+        _ => SECONDS,
+    };
+    let seconds = options.bounds.seconds_or(lasts);
+    let count = options.bounds.operations_of_a_level(level.rate(), seconds);
+    count.map(drop)
+}
+
 /// Runs a level on every server, A and B in turns.
 pub(crate) fn run(bench: &mut Bench<'_>, level: Level, report: &mut Report) -> Result<()> {
     if level == Level::Auto {
@@ -47,17 +60,23 @@ pub(crate) fn run(bench: &mut Bench<'_>, level: Level, report: &mut Report) -> R
     }
     let options = bench.setting.options;
     let seconds = options.bounds.seconds_or(SECONDS);
+    let count = options
+        .bounds
+        .operations_of_a_level(level.rate(), seconds)?;
     // Points of rounds are points of different minutes: only a comparison needs more than one.
     let rounds = match report.targets.len() {
         1 => 1,
         _ => usize::from(options.bounds.rounds),
     };
     for round in 0..rounds {
-        let mix = bench.mix(level.rate(), seconds);
+        let mix = bench.mix(level.rate(), seconds, count)?;
         for place in 0..report.targets.len() {
-            let measured = bench.put_mix_on(&mix, place, report)?;
-            let load = format!("{}, round {}", level.name(), round + 1);
-            score(load, place, &measured, report);
+            let measured = bench.put_mix_on(&mix, level.name(), place, report)?;
+            // A minute that was cut short is no minute.
+            if !measured.interrupted {
+                let load = format!("{}, round {}", level.name(), round + 1);
+                score(level, load, place, round, &measured, report);
+            }
             bench.keep_mixed(level.name().to_owned(), place, round, measured, report)?;
         }
     }
@@ -73,43 +92,64 @@ struct Climber {
     broken: Option<String>,
 }
 
-/// Climbs with all servers, a step with one and then with the other, until each has had enough.
+/// Climbs with all servers, a step with one and then with the other, until each has had enough. What
+/// was reached is said however the climb ends.
 fn climb(bench: &mut Bench<'_>, report: &mut Report) -> Result<()> {
-    let seconds = bench.setting.options.bounds.seconds_or(STEP_SECONDS);
-    let target = bench.setting.options.shape.target_ms;
     let mut climbers: Vec<Climber> = Vec::new();
     climbers.resize_with(report.targets.len(), Climber::default);
-    let mut rate = FIRST;
-    while rate <= HIGHEST && climbers.iter().any(|climber| climber.broken.is_none()) {
-        let mix = bench.mix(rate, seconds);
-        for (place, climber) in climbers.iter_mut().enumerate() {
-            if climber.broken.is_some() {
-                continue;
-            }
-            let measured = bench.put_mix_on(&mix, place, report)?;
-            match breaks(&measured, target) {
-                Some(why) => climber.broken = Some(format!("at {rate:.0}/s {why}")),
-                None => climber.held = Some((rate, measured.clone())),
-            }
-            let part = format!("auto, {rate:.0}/s");
-            bench.keep_mixed(part, place, 0, measured, report)?;
-        }
-        rate *= STEP;
-    }
+    let end = steps(bench, &mut climbers, report);
+    let interrupted = matches!(end, Err(BenchError::Interrupted));
+    let seconds = bench.setting.options.bounds.seconds_or(STEP_SECONDS);
     for (place, climber) in climbers.into_iter().enumerate() {
         let name = report.targets.get(place).map_or("", |target| target.name);
-        let reason = climber.broken.as_deref().unwrap_or("the highest step");
+        let reason = match climber.broken.as_deref() {
+            Some(broken) => broken,
+            None if interrupted => "the climb was interrupted there",
+            None => "the highest step",
+        };
         match climber.held {
             Some((rate, measured)) => {
                 report.notes.push(format!(
                     "{name} holds {rate:.0} operations a second; {reason}"
                 ));
-                score(per_step(rate, seconds), place, &measured, report);
+                let load = per_step(rate, seconds);
+                score(Level::Auto, load, place, 0, &measured, report);
             }
+            None if interrupted && climber.broken.is_none() => {}
             None => report
                 .notes
                 .push(format!("{name} does not hold the first step; {reason}")),
         }
+    }
+    end
+}
+
+fn steps(bench: &mut Bench<'_>, climbers: &mut [Climber], report: &mut Report) -> Result<()> {
+    let options = bench.setting.options;
+    let seconds = options.bounds.seconds_or(STEP_SECONDS);
+    let mut rate = FIRST;
+    while rate <= RATE_MAX && climbers.iter().any(|climber| climber.broken.is_none()) {
+        let count = match options.bounds.operations_of_a_level(rate, seconds) {
+            // A step that can't be planned is above the highest, unless it is the first.
+            Err(_) if rate > FIRST => return Ok(()),
+            count => count?,
+        };
+        let mix = bench.mix(rate, seconds, count)?;
+        let part = format!("auto, {rate:.0}/s");
+        for (place, climber) in climbers.iter_mut().enumerate() {
+            if climber.broken.is_some() {
+                continue;
+            }
+            let measured = bench.put_mix_on(&mix, &part, place, report)?;
+            if !measured.interrupted {
+                match breaks(&measured, options.shape.target_ms) {
+                    Some(why) => climber.broken = Some(format!("at {rate:.0}/s {why}")),
+                    None => climber.held = Some((rate, measured.clone())),
+                }
+            }
+            bench.keep_mixed(part.clone(), place, 0, measured, report)?;
+        }
+        rate *= STEP;
     }
     Ok(())
 }
@@ -146,9 +186,17 @@ fn breaks(measured: &Measured, target_ms: f64) -> Option<String> {
     }
 }
 
-fn score(load: String, place: usize, measured: &Measured, report: &mut Report) {
+fn score(
+    level: Level,
+    load: String,
+    place: usize,
+    round: usize,
+    measured: &Measured,
+    report: &mut Report,
+) {
     if let Some(target) = report.targets.get(place) {
-        let score = Score::new(target.name, load, measured, verdict(measured));
+        let part = (level.name(), round);
+        let score = Score::new(target.name, part, load, measured, verdict(measured));
         report.scores.push(score);
     }
 }

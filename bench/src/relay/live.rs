@@ -7,16 +7,28 @@ use std::{
 };
 
 use crate::{
-    corpus::{Bytes32, Signed},
+    corpus::Bytes32,
     error::{BenchError, Result},
-    load::{Address, Done, Lane},
+    load::{Address, Done, Lane, Patience},
     relay::{reply::Reply, websocket::WebSocket},
 };
+
+/// An event that listeners wait for.
+#[derive(Debug)]
+struct Expected {
+    /// The operation that publishes it.
+    number: usize,
+    group: usize,
+    /// Its place among the expected.
+    place: usize,
+    /// How many deliveries have not come.
+    owed: Cell<usize>,
+}
 
 /// Deliveries: each event goes to everyone who listens to its group, once, and to nobody else.
 #[derive(Debug)]
 pub(crate) struct Live {
-    numbers: HashMap<Bytes32, usize>,
+    events: HashMap<Bytes32, Expected>,
     groups: usize,
     /// How many listen to each group; nobody to the last.
     listeners: Vec<usize>,
@@ -24,32 +36,51 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Events are of the groups in turns; so many listen, to all groups but the last in turns.
-    pub(crate) fn new(events: &[Signed], groups: usize, listeners: usize) -> Self {
-        let heard = groups.saturating_sub(1).max(1);
+    /// Events, each with the operation that publishes it, are of the groups in turns; so many listen,
+    /// to all groups but the last in turns.
+    pub(crate) fn new(
+        events: impl Iterator<Item = (usize, Bytes32)>,
+        groups: usize,
+        listeners: usize,
+    ) -> Self {
+        let expected = |(place, (number, id))| {
+            let event = Expected {
+                number,
+                group: place % groups.max(1),
+                place,
+                owed: Cell::new(0),
+            };
+            (id, event)
+        };
         Self {
-            numbers: events
-                .iter()
-                .enumerate()
-                .map(|(number, event)| (event.id, number))
-                .collect(),
+            events: events.enumerate().map(expected).collect(),
             groups,
             listeners: (0..groups)
-                .map(|group| (0..listeners).filter(|it| it % heard == group).count())
+                .map(|group| {
+                    (0..listeners)
+                        .filter(|it| it % heard(groups) == group)
+                        .count()
+                })
                 .collect(),
             owed: Cell::new(0),
         }
     }
 
-    /// An event is on its way to the relay.
-    pub(crate) fn expect(&self, number: usize) {
-        self.owed.set(self.owed.get() + self.listeners_of(number));
+    /// An event is on its way to the relay. One that nobody waits for is no concern of this.
+    pub(crate) fn expect(&self, id: &Bytes32) {
+        if let Some(event) = self.events.get(id) {
+            let count = self.listeners.get(event.group).copied().unwrap_or(0);
+            event.owed.set(count);
+            self.owed.set(self.owed.get() + count);
+        }
     }
 
-    /// An event was refused: nobody gets it.
-    pub(crate) fn cancel(&self, number: usize) {
-        self.owed
-            .set(self.owed.get().saturating_sub(self.listeners_of(number)));
+    /// An event was refused, or nobody knows whether it was: whoever has not got it need not get it.
+    pub(crate) fn cancel(&self, id: &Bytes32) {
+        if let Some(event) = self.events.get(id) {
+            self.owed
+                .set(self.owed.get().saturating_sub(event.owed.take()));
+        }
     }
 
     /// How many deliveries have not come.
@@ -57,10 +88,17 @@ impl Live {
         self.owed.get()
     }
 
-    fn listeners_of(&self, number: usize) -> usize {
-        let group = number % self.groups.max(1);
-        self.listeners.get(group).copied().unwrap_or(0)
+    fn delivered(&self, event: &Expected) {
+        if let Some(left) = event.owed.get().checked_sub(1) {
+            event.owed.set(left);
+            self.owed.set(self.owed.get().saturating_sub(1));
+        }
     }
+}
+
+/// How many of the groups are listened to.
+pub(crate) fn heard(groups: usize) -> usize {
+    groups.saturating_sub(1).max(1)
 }
 
 /// A connection with one live subscription.
@@ -84,13 +122,13 @@ impl<'a> Listener<'a> {
         place: usize,
         hashtag: &str,
         class: usize,
+        patience: Patience<'_>,
     ) -> Result<Self> {
-        let mut socket = WebSocket::open(relay)?;
-        socket.send(&format!(
-            "[\"REQ\",\"live\",{{\"#t\":[\"{hashtag}\"],\"limit\":0}}]"
-        ))?;
+        let mut socket = WebSocket::open(relay, patience)?;
+        let listen = format!("[\"REQ\",\"live\",{{\"#t\":[\"{hashtag}\"],\"limit\":0}}]");
+        socket.send(&listen, patience)?;
         loop {
-            match Reply::parse(socket.receive()?)? {
+            match Reply::parse(socket.receive(patience)?)? {
                 Reply::EndOfStored { .. } => break,
                 Reply::Closed { reason, .. } => {
                     return Err(BenchError::Server(format!(
@@ -104,9 +142,9 @@ impl<'a> Listener<'a> {
         Ok(Self {
             socket,
             live,
-            group: place % live.groups.saturating_sub(1).max(1),
+            group: place % heard(live.groups),
             class,
-            seen: vec![0; live.numbers.len().div_ceil(64)],
+            seen: vec![0; live.events.len().div_ceil(64)],
             is_first: place == 0,
         })
     }
@@ -116,23 +154,23 @@ impl<'a> Listener<'a> {
             let id = faster_hex::hex_string(id);
             BenchError::Wrong(format!("event {id} {what}"))
         };
-        let Some(number) = self.live.numbers.get(id).copied() else {
+        let Some(event) = self.live.events.get(id) else {
             return Err(wrong("was delivered, and nobody had published it"));
         };
-        if number % self.live.groups.max(1) != self.group {
+        if event.group != self.group {
             return Err(wrong(
                 "was delivered to a subscription that it does not match",
             ));
         }
-        let bit = 1 << (number % 64);
-        match self.seen.get_mut(number / 64) {
+        let bit = 1 << (event.place % 64);
+        match self.seen.get_mut(event.place / 64) {
             Some(bits) if *bits & bit == 0 => *bits |= bit,
             _ => return Err(wrong("was delivered twice")),
         }
-        self.live.owed.set(self.live.owed.get().saturating_sub(1));
+        self.live.delivered(event);
         Ok(Done {
             class: Some(self.class),
-            ..Done::of(number)
+            ..Done::of(event.number)
         })
     }
 }
@@ -184,5 +222,28 @@ impl Lane for Listener<'_> {
 
     fn bytes(&self) -> (u64, u64) {
         self.socket.as_stream().bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_owed_is_what_was_expected_and_has_not_come() {
+        let ids = [[1; 32], [2; 32], [3; 32]];
+        let operations = ids.iter().enumerate().map(|(place, id)| (place * 10, *id));
+        // Three groups, of which two are heard: by three and by two of five.
+        let live = Live::new(operations, 3, 5);
+        ids.iter().for_each(|id| live.expect(id));
+        assert_eq!(live.owed(), 3 + 2, "nobody hears the third group");
+        live.delivered(&live.events[&ids[0]]);
+        assert_eq!(live.owed(), 4);
+        // Its answer never came: what has come of it is not taken off twice.
+        live.cancel(&ids[0]);
+        assert_eq!(live.owed(), 2);
+        live.delivered(&live.events[&ids[0]]);
+        live.expect(&[9; 32]);
+        assert_eq!(live.owed(), 2);
     }
 }

@@ -4,7 +4,17 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, ValueEnum, builder::PossibleValuesParser};
 
-use crate::{corpus::SHAPES, load::Permission, report::Output};
+use crate::{
+    amount::{self, PLANNED_MAX},
+    corpus::SHAPES,
+    error::{BenchError, Result},
+    load::Permission,
+    report::Output,
+    series::count_of,
+};
+
+/// What a phase does, at most, if nothing else is said.
+const OPERATIONS: usize = 50_000;
 
 /// Which relay, and what to do to it.
 #[derive(Debug, Clone, Args)]
@@ -59,7 +69,7 @@ pub(crate) struct CorpusOptions {
     #[arg(long)]
     pub(crate) one_by_one: bool,
     /// Events of the corpus that is made
-    #[arg(long, default_value_t = 20_000)]
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) events: u64,
     /// Of the corpus that is made, and of the questions
     #[arg(long, default_value_t = 1)]
@@ -84,39 +94,39 @@ pub(crate) struct Bounds {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: u16,
     /// Seconds of each phase in each round; of a level [default: 5, of a level 60, of a step of auto 10]
-    #[arg(long)]
-    pub(crate) seconds: Option<f64>,
-    /// Operations of each phase in each round, at most
-    #[arg(long, default_value_t = 50_000)]
-    pub(crate) operations: usize,
+    #[arg(long, value_parser = amount::seconds)]
+    pub(crate) seconds: Option<Duration>,
+    /// Operations of each phase in each round, at most [default: 50000; of a level all that come due]
+    #[arg(long, value_parser = amount::operations)]
+    pub(crate) operations: Option<usize>,
     /// Seconds that an answer may take
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) patience: f64,
+    #[arg(long, default_value = "10", value_parser = amount::seconds)]
+    pub(crate) patience: Duration,
 }
 
 /// How the load is put on.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct LoadShape {
     /// Connections that publish and ask
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = amount::connections)]
     pub(crate) connections: usize,
     /// Events under way on each connection when publishing in a closed loop
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = amount::window)]
     pub(crate) window: usize,
     /// Operations a second of the open loops [default: half of what the slower relay published]
-    #[arg(long)]
+    #[arg(long, value_parser = amount::rate)]
     pub(crate) rate: Option<f64>,
-    /// Connections that listen for new events
-    #[arg(long, default_value_t = 100)]
+    /// Connections that listen for new events, where there are such
+    #[arg(long, default_value_t = 100, value_parser = amount::connections_or_none)]
     pub(crate) subscribers: usize,
     /// Connections that say nothing
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 1_000, value_parser = amount::connections)]
     pub(crate) idle: usize,
     /// Different questions of each shape
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = amount::count)]
     pub(crate) questions: usize,
     /// Where the climb of --level auto ends: the 99th percentile, in milliseconds
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 50.0, value_parser = amount::milliseconds)]
     pub(crate) target_ms: f64,
 }
 
@@ -129,7 +139,7 @@ pub(crate) enum Phase {
     Query,
     /// Events to many listeners, as many as the relay delivers, then at a rate
     Subscribe,
-    /// All at once, nine questions for each event, at a rate
+    /// All at once, at a rate: nine questions for each event, while others listen
     Mixed,
     /// Memory of connections that say nothing
     Idle,
@@ -153,16 +163,26 @@ pub(crate) enum Level {
 
 impl Bounds {
     /// Returns how long something lasts that lasts so long by default.
-    pub(crate) fn seconds_or(&self, default: f64) -> Duration {
-        seconds(self.seconds.unwrap_or(default))
+    pub(crate) fn seconds_or(&self, default: Duration) -> Duration {
+        self.seconds.unwrap_or(default)
     }
 
-    pub(crate) fn patience(&self) -> Duration {
-        seconds(self.patience)
+    /// Returns how many operations a phase has, at most.
+    pub(crate) fn operations_of_a_phase(&self) -> usize {
+        self.operations.unwrap_or(OPERATIONS)
     }
-}
 
-/// What was typed may be no duration.
-fn seconds(number: f64) -> Duration {
-    Duration::try_from_secs_f64(number).unwrap_or_default()
+    /// Returns how many operations of a level come due, or that these are more than can be planned.
+    pub(crate) fn operations_of_a_level(&self, rate: f64, seconds: Duration) -> Result<usize> {
+        let due = count_of(rate, seconds);
+        let count = self.operations.map_or(due, |most| due.min(most)).max(1);
+        if count > PLANNED_MAX {
+            return Err(BenchError::Input(format!(
+                "{rate:.0} operations a second for {} s are {due}, and a part has at most {PLANNED_MAX}: \
+                 fewer --seconds, or --operations",
+                seconds.as_secs_f64()
+            )));
+        }
+        Ok(count)
+    }
 }

@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use crate::{
-    corpus::{Fresh, SHAPES, Signed},
+    corpus::{Bytes32, Fresh, SHAPES, Signed},
     error::{BenchError, Result},
     load::{Class, Kind, Lane, Measured, Pace, Planned},
     relay::{
         client::{Asked, Client, Request},
-        live::{Listener, Live},
+        live::{Listener, Live, heard},
         run::Setting,
     },
     report::{Record, Report, Target},
     series::{Part, bearable, count_of},
 };
 
-/// How long a part lasts in each round, in seconds.
-const SECONDS: f64 = 5.0;
+/// How long a part lasts in each round.
+const SECONDS: Duration = Duration::from_secs(5);
 /// Of the operations of the closed loop of publishing, what one connection with one event under way
 /// may do.
 const ONE_AT_A_TIME_SHARE: usize = 10;
@@ -24,6 +24,9 @@ const ONE_AT_A_TIME_SHARE: usize = 10;
 const GROUPS: usize = 5;
 /// Of mixed operations, one in so many is an event; the others are questions.
 const QUESTIONS_PER_EVENT: usize = 9;
+/// Of the events of a mixed load, one in so many is for those who listen: with four of five groups
+/// heard by a quarter of the listeners each, an event reaches 4 % of them.
+const EVENTS_PER_NOTE: usize = 5;
 /// Taken if nothing was measured that would tell a better one.
 const RATE: f64 = 1_000.0;
 
@@ -50,8 +53,12 @@ pub(crate) struct Bench<'a> {
 /// Questions and events that come due at a rate.
 pub(crate) struct Mix {
     classes: Vec<Class>,
+    /// The class of deliveries.
+    delivery: usize,
     requests: Vec<Request>,
     plan: Vec<Planned>,
+    /// The events that listeners wait for, with the operations that publish them.
+    awaited: Vec<(usize, Bytes32)>,
     rate: f64,
     seconds: Duration,
 }
@@ -66,7 +73,7 @@ impl Bench<'_> {
     ) -> Result<()> {
         let options = self.setting.options;
         let seconds = options.bounds.seconds_or(SECONDS);
-        let all = options.bounds.operations;
+        let all = options.bounds.operations_of_a_phase();
         let (name, connections, pace, count) = match pacing {
             Pacing::OneAtATime => {
                 let count = all.div_ceil(ONE_AT_A_TIME_SHARE);
@@ -78,7 +85,7 @@ impl Bench<'_> {
                 )
             }
             Pacing::AsMuchAsItTakes => {
-                let window = options.shape.window.max(1);
+                let window = options.shape.window;
                 (
                     CLOSED,
                     options.shape.connections,
@@ -92,8 +99,7 @@ impl Bench<'_> {
                 ("publish, at a rate", options.shape.connections, pace, count)
             }
         };
-        let connections = connections.max(1);
-        let events = self.fresh.events(count);
+        let events = self.fresh.events(count)?;
         let requests: Vec<_> = events.iter().map(Request::publish).collect();
         let plan: Vec<_> = events
             .iter()
@@ -117,7 +123,7 @@ impl Bench<'_> {
     pub(crate) fn query(&mut self, round: usize, report: &mut Report) -> Result<()> {
         let options = self.setting.options;
         let count = self.asked.first().map_or(0, Vec::len);
-        let order = (0..options.bounds.operations).map(|number| number % count.max(1));
+        let order = (0..options.bounds.operations_of_a_phase()).map(|number| number % count.max(1));
         let requests: Vec<_> = order.map(Request::Ask).collect();
         let shapes = |request: &Request| match request {
             Request::Ask(place) => self.shape_of(*place),
@@ -152,7 +158,7 @@ impl Bench<'_> {
         let seconds = options.bounds.seconds_or(SECONDS);
         let (name, pace, count) = match pacing {
             Pacing::AtRate(rate) => {
-                let count = count_of(rate, seconds).min(options.bounds.operations);
+                let count = count_of(rate, seconds).min(options.bounds.operations_of_a_phase());
                 (
                     "subscribe, at a rate",
                     Pace::Open { per_second: rate },
@@ -163,10 +169,10 @@ impl Bench<'_> {
             Pacing::OneAtATime | Pacing::AsMuchAsItTakes => (
                 "subscribe, closed loop",
                 Pace::Closed { window: 64 },
-                options.bounds.operations / 10,
+                options.bounds.operations_of_a_phase() / 10,
             ),
         };
-        let events = self.fresh.notes(count.max(1), GROUPS);
+        let events = self.fresh.notes(count.max(1), GROUPS)?;
         let classes = [
             Class::new("publish", Kind::Write),
             Class::new("delivery", Kind::Delivery),
@@ -199,30 +205,43 @@ impl Bench<'_> {
         let Some(target) = targets.get(place) else {
             return Err(BenchError::Input("no such server".to_owned()));
         };
-        let listeners = self.setting.options.shape.subscribers;
-        let live = Live::new(events, GROUPS, listeners);
-        let publisher = Client::open(&target.address, requests, &[], Some(&live))?;
+        let numbered = events.iter().enumerate().map(|(at, it)| (at, it.id));
+        let live = Live::new(numbered, GROUPS, self.setting.options.shape.subscribers);
+        let patience = self.setting.series().patience();
+        let publisher = Client::open(&target.address, requests, &[], Some(&live), patience)?;
         let mut lanes: Vec<Box<dyn Lane + '_>> = vec![Box::new(publisher)];
-        for number in 0..listeners {
-            let hashtag = self.fresh.group(number % (GROUPS - 1));
-            let listener = Listener::open(&target.address, &live, number, &hashtag, 1)?;
-            lanes.push(Box::new(listener));
-        }
+        self.listen(&live, 1, target, &mut lanes)?;
         let measured = self.setting.series().put_on(part, target, &mut lanes)?;
-        if live.owed() > 0 && !measured.interrupted {
-            return Err(BenchError::Wrong(format!(
-                "{} deliveries to live subscriptions never came",
-                live.owed()
-            )));
-        }
+        nothing_is_owed(&live, part.name, target, &measured)?;
         Ok(measured)
     }
 
-    /// Asks and publishes at once.
+    /// Lets everyone who listens subscribe; their deliveries are counted as `class`.
+    fn listen<'b>(
+        &self,
+        live: &'b Live,
+        class: usize,
+        target: &Target,
+        lanes: &mut Vec<Box<dyn Lane + 'b>>,
+    ) -> Result<()> {
+        let patience = self.setting.series().patience();
+        for number in 0..self.setting.options.shape.subscribers {
+            let hashtag = self.fresh.group(number % heard(GROUPS));
+            let address = &target.address;
+            let listener = Listener::open(address, live, number, &hashtag, class, patience)?;
+            lanes.push(Box::new(listener));
+        }
+        Ok(())
+    }
+
+    /// Asks and publishes at once, while others listen.
     pub(crate) fn mixed(&mut self, rate: f64, round: usize, report: &mut Report) -> Result<()> {
-        let mix = self.mix(rate, self.setting.options.bounds.seconds_or(SECONDS));
+        let bounds = &self.setting.options.bounds;
+        let seconds = bounds.seconds_or(SECONDS);
+        let count = count_of(rate, seconds).min(bounds.operations_of_a_phase());
+        let mix = self.mix(rate, seconds, count.max(1))?;
         for place in 0..report.targets.len() {
-            let measured = self.put_mix_on(&mix, place, report)?;
+            let measured = self.put_mix_on(&mix, MIXED, place, report)?;
             self.keep_mixed(MIXED.to_owned(), place, round, measured, report)?;
         }
         Ok(())
@@ -241,28 +260,40 @@ impl Bench<'_> {
             part,
             target,
             round,
-            connections: self.setting.options.shape.connections,
+            connections: self.setting.options.shape.connections
+                + self.setting.options.shape.subscribers,
             measured,
         };
         self.setting.series().keep(record, report)
     }
 
-    /// Makes a mixed load, the same for every server.
-    pub(crate) fn mix(&mut self, rate: f64, seconds: Duration) -> Mix {
-        let options = self.setting.options;
-        let connections = options.shape.connections.max(1);
-        let count = count_of(rate, seconds).max(1);
-        let events = self.fresh.events(count.div_ceil(QUESTIONS_PER_EVENT + 1));
+    /// Makes a mixed load of so many operations, the same for every server.
+    pub(crate) fn mix(&mut self, rate: f64, seconds: Duration, count: usize) -> Result<Mix> {
+        let connections = self.setting.options.shape.connections;
+        let of_events = count.div_ceil(QUESTIONS_PER_EVENT + 1);
+        let of_notes = of_events.div_ceil(EVENTS_PER_NOTE);
+        let notes = self.fresh.notes(of_notes, GROUPS)?;
+        let others = self.fresh.events(of_events - of_notes)?;
         let mut classes = question_classes();
         let publish = classes.len();
         classes.push(Class::new("publish", Kind::Write));
+        let delivery = classes.len();
+        classes.push(Class::new("delivery", Kind::Delivery));
         let mut draw = Shares::new(self.asked.first().map(Vec::as_slice).unwrap_or_default());
-        let (mut requests, mut plan) = (Vec::new(), Vec::new());
-        let mut events = events.iter();
+        let (mut requests, mut plan, mut awaited) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut notes, mut others) = (notes.iter(), others.iter());
         for number in 0..count {
-            if number % (QUESTIONS_PER_EVENT + 1) == QUESTIONS_PER_EVENT
-                && let Some(event) = events.next()
-            {
+            // The first of all is an event, and the first event is for those who listen.
+            let event = match number % (QUESTIONS_PER_EVENT + 1) {
+                0 if (number / (QUESTIONS_PER_EVENT + 1)).is_multiple_of(EVENTS_PER_NOTE) => {
+                    let note = notes.next();
+                    awaited.extend(note.map(|note| (number, note.id)));
+                    note
+                }
+                0 => others.next(),
+                _ => None,
+            };
+            if let Some(event) = event {
                 requests.push(Request::publish(event));
                 plan.push(Planned {
                     class: publish,
@@ -277,32 +308,45 @@ impl Bench<'_> {
                 });
             }
         }
-        Mix {
+        Ok(Mix {
             classes,
+            delivery,
             requests,
             plan,
+            awaited,
             rate,
             seconds,
-        }
+        })
     }
 
     /// Puts a mixed load on a server.
-    pub(crate) fn put_mix_on(&self, mix: &Mix, place: usize, report: &Report) -> Result<Measured> {
+    pub(crate) fn put_mix_on(
+        &self,
+        mix: &Mix,
+        name: &str,
+        place: usize,
+        report: &Report,
+    ) -> Result<Measured> {
+        let shape = &self.setting.options.shape;
         let part = Part {
-            name: MIXED,
+            name,
             classes: &mix.classes,
             plan: &mix.plan,
             pace: Pace::Open {
                 per_second: mix.rate,
             },
-            connections: self.setting.options.shape.connections.max(1),
+            connections: shape.connections,
             at_most: mix.seconds,
         };
         let Some(target) = report.targets.get(place) else {
             return Err(BenchError::Input("no such server".to_owned()));
         };
-        let mut lanes = self.clients(&part, &mix.requests, place, target)?;
-        self.setting.series().put_on(&part, target, &mut lanes)
+        let live = Live::new(mix.awaited.iter().copied(), GROUPS, shape.subscribers);
+        let mut lanes = self.clients(&part, &mix.requests, place, target, Some(&live))?;
+        self.listen(&live, mix.delivery, target, &mut lanes)?;
+        let measured = self.setting.series().put_on(&part, target, &mut lanes)?;
+        nothing_is_owed(&live, name, target, &measured)?;
+        Ok(measured)
     }
 
     fn shape_of(&self, question: usize) -> usize {
@@ -321,7 +365,7 @@ impl Bench<'_> {
             let Some(target) = report.targets.get(place) else {
                 continue;
             };
-            let mut lanes = self.clients(part, requests, place, target)?;
+            let mut lanes = self.clients(part, requests, place, target, None)?;
             let measured = self.setting.series().put_on(part, target, &mut lanes)?;
             drop(lanes);
             self.keep(part, place, round, measured, report)?;
@@ -335,11 +379,13 @@ impl Bench<'_> {
         requests: &'b [Request],
         place: usize,
         target: &Target,
+        live: Option<&'b Live>,
     ) -> Result<Vec<Box<dyn Lane + 'b>>> {
+        let patience = self.setting.series().patience();
         let questions = self.asked.get(place).map(Vec::as_slice).unwrap_or_default();
         let mut lanes: Vec<Box<dyn Lane + 'b>> = Vec::new();
         for _ in 0..part.connections {
-            let client = Client::open(&target.address, requests, questions, None)?;
+            let client = Client::open(&target.address, requests, questions, live, patience)?;
             lanes.push(Box::new(client));
         }
         Ok(lanes)
@@ -368,6 +414,18 @@ impl Bench<'_> {
 /// Returns half of what the slower server published in the closed loop.
 pub(crate) fn bearable_rate(report: &Report) -> f64 {
     bearable(CLOSED, report, RATE)
+}
+
+/// A delivery that never came is a wrong answer.
+fn nothing_is_owed(live: &Live, part: &str, target: &Target, measured: &Measured) -> Result<()> {
+    if live.owed() == 0 || measured.interrupted {
+        return Ok(());
+    }
+    Err(BenchError::Wrong(format!(
+        "{}, {part}: {} deliveries to live subscriptions never came",
+        target.address.as_str(),
+        live.owed()
+    )))
 }
 
 fn question_classes() -> Vec<Class> {

@@ -28,7 +28,7 @@ impl Setting<'_> {
         Series {
             stop: self.stop,
             progress: self.progress,
-            patience: self.options.bounds.patience(),
+            patience: self.options.bounds.patience,
         }
     }
 
@@ -39,6 +39,9 @@ impl Setting<'_> {
 
 /// Runs the measurement; a set flag ends it with what it has.
 pub(crate) fn relay(options: &Relay, stop: &AtomicBool) -> Result<()> {
+    if let Some(wanted) = options.level {
+        level::check(wanted, options)?;
+    }
     let reach = |url: &str| Address::reach(url, "ws://", Some(80), options.permission);
     let mut targets = vec![Target::new(
         "A",
@@ -55,10 +58,11 @@ pub(crate) fn relay(options: &Relay, stop: &AtomicBool) -> Result<()> {
         stop,
         progress: &progress,
     };
+    options.output.prepare()?;
     let corpora = corpora(&setting, targets.len())?;
     let mut report = Report::new("relay", targets);
     if let Some(folder) = &options.disk {
-        report.tables.push(crate::disk::pace(folder)?);
+        report.tables.push(crate::disk::pace(folder, stop)?);
     }
     let end = measure(&setting, &corpora, &mut report);
     report.finish(end, &options.output)
@@ -78,14 +82,14 @@ fn corpora(setting: &Setting<'_>, count: usize) -> Result<Vec<Corpus>> {
             authors: (options.events / 10).clamp(10, 50_000) as usize,
         };
         let mut lines = Vec::new();
-        generate(&made, &mut lines)?;
+        generate(&made, &mut lines, setting.stop)?;
         let text = String::from_utf8(lines)
             .map_err(|_| BenchError::Input("the corpus is not UTF-8".to_owned()))?;
-        return Ok(vec![Corpus::of(text, "the corpus", without)?]);
+        return Ok(vec![Corpus::of(text, "the corpus", without, setting.stop)?]);
     };
-    let mut corpora = vec![Corpus::read(path, without)?];
+    let mut corpora = vec![Corpus::read(path, without, setting.stop)?];
     if let Some(path) = options.vs_corpus.as_deref().filter(|_| count > 1) {
-        corpora.push(Corpus::read(path, without)?);
+        corpora.push(Corpus::read(path, without, setting.stop)?);
     }
     for corpus in &corpora {
         if corpus.newest() >= Fresh::begin() {
@@ -110,13 +114,16 @@ fn measure(setting: &Setting<'_>, corpora: &[Corpus], report: &mut Report) -> Re
     }
     let mut questions = Questions::new(first, options.corpus.seed);
     let without = &options.corpus.without_kind;
-    let mut drawn = questions.draw_all(options.shape.questions.max(1));
+    let mut drawn = questions.draw_all(options.shape.questions, setting.stop);
     let unasked = &options.corpus.without_shape;
     let is_asked = |place: usize| {
         SHAPES
             .get(place)
             .is_none_or(|it| !unasked.iter().any(|name| name == it.name))
     };
+    if setting.is_stopped() {
+        return Err(BenchError::Interrupted);
+    }
     drawn.retain(|(place, _)| is_asked(*place));
     if drawn.is_empty() {
         let reason = "no question is left to ask: the corpus has none of the shapes wanted";
@@ -127,7 +134,8 @@ fn measure(setting: &Setting<'_>, corpora: &[Corpus], report: &mut Report) -> Re
         report.notes.push(note);
     }
     let answered = |corpus: &Corpus| {
-        let asked = drawn.iter().map(|(shape, it)| {
+        let wanted = drawn.iter().take_while(|_| !setting.is_stopped());
+        let asked = wanted.map(|(shape, it)| {
             let asked = Asked::new(*shape, it.clone(), corpus.answer(it));
             if options.corpus.free_ties {
                 asked.with_free_ties(corpus)
@@ -140,6 +148,9 @@ fn measure(setting: &Setting<'_>, corpora: &[Corpus], report: &mut Report) -> Re
     let asked: Vec<_> = (0..report.targets.len())
         .map(|it| answered(corpus_of(it)))
         .collect();
+    if setting.is_stopped() {
+        return Err(BenchError::Interrupted);
+    }
     for (place, target) in report.targets.iter().enumerate() {
         if !options.corpus.loaded {
             known::publish_corpus(setting, target, corpus_of(place))?;
@@ -151,7 +162,7 @@ fn measure(setting: &Setting<'_>, corpora: &[Corpus], report: &mut Report) -> Re
     let mut bench = Bench {
         setting,
         asked: &asked,
-        fresh: Fresh::new(&identities, without),
+        fresh: Fresh::new(&identities, without, setting.stop),
     };
     match options.level {
         Some(wanted) => level::run(&mut bench, wanted, report),

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::{
     error::{BenchError, Result},
-    load::{Address, PATIENCE, Stream},
+    load::{Address, Patience, Stream},
 };
 
 /// Any mask does; it is there so that no proxy mistakes the bytes for HTTP.
@@ -74,7 +74,7 @@ pub(crate) struct WebSocket {
 
 impl WebSocket {
     /// Connects and shakes hands. The socket blocks.
-    pub(crate) fn open(relay: &Address) -> Result<Self> {
+    pub(crate) fn open(relay: &Address, patience: Patience<'_>) -> Result<Self> {
         let mut stream = Stream::open(relay)?;
         let request = format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\
@@ -83,7 +83,7 @@ impl WebSocket {
             relay.host()
         );
         stream.output().extend_from_slice(request.as_bytes());
-        stream.flush()?;
+        stream.send(patience)?;
         loop {
             let seen = stream.unread();
             if let Some(length) = seen.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
@@ -98,7 +98,7 @@ impl WebSocket {
                     whole: Vec::new(),
                 });
             }
-            stream.wait()?;
+            stream.wait(patience)?;
         }
     }
 
@@ -110,21 +110,19 @@ impl WebSocket {
         &self.stream
     }
 
-    /// Sends one text message.
-    pub(crate) fn send(&mut self, text: &str) -> Result<()> {
+    /// Sends one text message; the socket blocks.
+    pub(crate) fn send(&mut self, text: &str, patience: Patience<'_>) -> Result<()> {
         frame(text.as_bytes(), self.stream.output());
-        self.stream.flush()
+        self.stream.send(patience)
     }
 
     /// Waits for the next message; the socket blocks.
-    pub(crate) fn receive(&mut self) -> Result<&[u8]> {
+    pub(crate) fn receive(&mut self, patience: Patience<'_>) -> Result<&[u8]> {
         let message = loop {
             if let Some(message) = self.take()? {
                 break message;
             }
-            if self.stream.fill()? == 0 {
-                return Err(BenchError::Server(format!("said nothing for {PATIENCE:?}")));
-            }
+            self.stream.wait(patience)?;
         };
         Ok(self.message(message))
     }
@@ -226,6 +224,8 @@ mod tests {
     use std::{
         io::{Read, Write},
         net::TcpListener,
+        sync::atomic::AtomicBool,
+        time::Duration,
     };
 
     use super::*;
@@ -252,9 +252,13 @@ mod tests {
             pong
         });
         let address = Address::reach(&url, "ws://", None, Permission::default()).unwrap();
-        let mut socket = WebSocket::open(&address).unwrap();
-        assert_eq!(socket.receive().unwrap(), b"abcdef");
-        assert_eq!(socket.receive().unwrap(), b"ok");
+        let patience = Patience {
+            lasts: Duration::from_mins(1),
+            stop: &AtomicBool::new(false),
+        };
+        let mut socket = WebSocket::open(&address, patience).unwrap();
+        assert_eq!(socket.receive(patience).unwrap(), b"abcdef");
+        assert_eq!(socket.receive(patience).unwrap(), b"ok");
         let pong = server.join().unwrap();
         assert_eq!(pong[0], 0x8a);
         assert_eq!([pong[6] ^ MASK[0], pong[7] ^ MASK[1]], *b"hi");

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::{
     load::{Kind, Latencies, Measured, Pace},
-    report::model::Record,
+    report::{model::Record, score::Score},
 };
 
 /// One figure of one part, compared.
@@ -58,7 +58,7 @@ fn merged(measured: &Measured, wanted: impl Fn(Kind) -> bool) -> Option<Latencie
 }
 
 /// Compares the first server with the second, round by round.
-pub(crate) fn compare(records: &[Record]) -> Vec<Comparison> {
+pub(crate) fn compare(records: &[Record], scores: &[Score]) -> Vec<Comparison> {
     let mut comparisons: Vec<Comparison> = Vec::new();
     for first in records.iter().filter(|record| record.target == 0) {
         let part = &first.part;
@@ -80,6 +80,34 @@ pub(crate) fn compare(records: &[Record]) -> Vec<Comparison> {
             if !ratios.is_empty() {
                 comparisons.push(Comparison::new(part, figure, ratios));
             }
+        }
+    }
+    comparisons.extend(points(scores));
+    comparisons
+}
+
+/// Compares the points of each part that has a score.
+fn points(scores: &[Score]) -> Vec<Comparison> {
+    let mut comparisons: Vec<Comparison> = Vec::new();
+    for first in scores {
+        let part = first.part;
+        if comparisons.iter().any(|known| known.part == part) {
+            continue;
+        }
+        let of = |target| {
+            let mine = move |it: &&Score| it.part == part && it.target == target;
+            scores.iter().filter(mine)
+        };
+        let ratios: Vec<f64> = of("A")
+            .filter_map(|ours| {
+                let theirs = of("B").find(|theirs| theirs.round == ours.round)?;
+                // Points below zero have no ratio.
+                let both = ours.points > 0 && theirs.points > 0;
+                both.then(|| ours.points as f64 / theirs.points as f64)
+            })
+            .collect();
+        if !ratios.is_empty() {
+            comparisons.push(Comparison::new(part, "points", ratios));
         }
     }
     comparisons
@@ -130,6 +158,32 @@ mod tests {
 
     fn statement(ratios: &[f64]) -> String {
         Comparison::new("part", "figure", ratios.to_vec()).statement
+    }
+
+    fn score(target: &'static str, round: usize, points: i64) -> Score {
+        let pace = Pace::Closed { window: 1 };
+        let measured = Measured::new(pace, &[]);
+        let part = ("level 1", round);
+        let mut score = Score::new(target, part, String::new(), &measured, String::new());
+        score.points = points;
+        score
+    }
+
+    #[test]
+    fn points_are_compared_round_by_round() {
+        let scores = [
+            score("A", 0, 300),
+            score("B", 0, 100),
+            score("A", 1, 100),
+            score("B", 1, 100),
+            score("A", 2, -5),
+            score("B", 2, 100),
+            score("A", 3, 100),
+        ];
+        let compared = compare(&[], &scores);
+        assert_eq!(compared.len(), 1);
+        assert_eq!((compared[0].figure, compared[0].median), ("points", 2.0));
+        assert_eq!(compared[0].ratios, [3.0, 1.0]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(crate) fn value(report: &Report) -> Value {
         "servers": report.targets.iter().map(|target| json!({
             "name": target.name,
             "address": target.address.as_str(),
-            "program": target.process.and_then(crate::load::Process::name),
+            "program": target.process.as_ref().and_then(crate::load::Process::name),
             "durability": target.durability,
         })).collect::<Vec<_>>(),
         "notes": report.notes,

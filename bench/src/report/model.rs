@@ -1,6 +1,9 @@
 //! A run, with everything a reader needs to believe it.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    path::PathBuf,
+};
 
 use serde::Serialize;
 
@@ -29,6 +32,33 @@ pub(crate) struct Output {
     pub(crate) html: Option<PathBuf>,
 }
 
+impl Output {
+    /// Fails if a file can't be written, before a run is made whose report nobody gets. What is in it
+    /// stays until the report is there.
+    pub(crate) fn prepare(&self) -> Result<()> {
+        for path in self.json.iter().chain(&self.html) {
+            File::options()
+                .append(true)
+                .create(true)
+                .open(path)
+                .at(path)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all files; one that can't be written keeps none of the others from it.
+    fn write(&self, report: &Report) -> Result<()> {
+        let json = self.json.as_ref().map_or(Ok(()), |path| {
+            fs::write(path, format!("{:#}\n", json::value(report))).at(path)
+        });
+        let html = self
+            .html
+            .as_ref()
+            .map_or(Ok(()), |path| fs::write(path, page::html(report)).at(path));
+        json.and(html)
+    }
+}
+
 /// A server under load.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
@@ -45,7 +75,7 @@ impl Target {
     pub(crate) fn new(name: &'static str, address: Address, durability: Option<&str>) -> Self {
         let local = address
             .is_local()
-            .then(|| Process::listening(address.port()).ok());
+            .then(|| Process::listening(address.socket()).ok());
         Self {
             name,
             process: local.flatten(),
@@ -65,6 +95,10 @@ pub(crate) struct Record {
     pub(crate) connections: usize,
     pub(crate) measured: Measured,
 }
+
+/// What the figures of processor and memory are of.
+const PROCESSES: &str = "cpu and memory are of the processes that listen at the address and of their \
+                         children, sampled five times a second; a database behind them is not in it";
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -131,25 +165,36 @@ impl Report {
 
     /// Writes the report of a run that ended like this, and hands its end on.
     pub(crate) fn finish(mut self, end: Result<()>, output: &Output) -> Result<()> {
+        let end = end.and_then(|()| self.has_measured());
         self.outcome = match &end {
             Ok(()) => Outcome::Passed,
             Err(BenchError::Interrupted) => Outcome::Interrupted,
             Err(error) => Outcome::Failed(error.to_string()),
         };
-        if self.outcome != Outcome::Passed {
+        // What an interrupted run has, it has.
+        if matches!(self.outcome, Outcome::Failed(_)) {
             self.scores.clear();
         }
+        if self.targets.iter().any(|it| it.process.is_some()) {
+            self.notes.push(PROCESSES.to_owned());
+        }
         if self.targets.len() == 2 {
-            self.comparisons = compare(&self.records);
+            self.comparisons = compare(&self.records, &self.scores);
         }
         print!("{}", terminal::text(&self));
-        if let Some(path) = &output.json {
-            fs::write(path, format!("{:#}\n", json::value(&self))).at(path)?;
+        // In this order: the report is written whatever the end was.
+        let written = output.write(&self);
+        end.and(written)
+    }
+
+    /// Fails if nothing was measured: of nothing, every answer is right.
+    fn has_measured(&self) -> Result<()> {
+        let loaded = self.records.iter().any(|it| it.measured.offered > 0);
+        if loaded || self.tables.iter().any(|table| !table.is_empty()) {
+            return Ok(());
         }
-        if let Some(path) = &output.html {
-            fs::write(path, page::html(&self)).at(path)?;
-        }
-        end
+        let why = self.notes.join("; ");
+        Err(BenchError::Input(format!("nothing was measured: {why}")))
     }
 
     /// Returns the parts in the order they were first run.

@@ -14,6 +14,9 @@ const FAILED_WRITE: i64 = -25;
 #[derive(Debug, Clone)]
 pub(crate) struct Score {
     pub(crate) target: &'static str,
+    /// What was run, and in which round: scores of the same are compared.
+    pub(crate) part: &'static str,
+    pub(crate) round: usize,
     pub(crate) load: String,
     pub(crate) points: i64,
     pub(crate) verdict: String,
@@ -32,6 +35,7 @@ pub(crate) struct Line {
 impl Score {
     pub(crate) fn new(
         target: &'static str,
+        (part, round): (&'static str, usize),
         load: String,
         measured: &Measured,
         verdict: String,
@@ -55,6 +59,8 @@ impl Score {
             .collect();
         Self {
             target,
+            part,
+            round,
             load,
             points: lines.iter().map(|line| line.points).sum(),
             verdict,
@@ -100,7 +106,7 @@ mod tests {
                 measured.record(Done::failed(0, ""), class, Duration::ZERO, Duration::ZERO);
             }
         }
-        let score = Score::new("A", String::new(), &measured, String::new());
+        let score = Score::new("A", ("level 1", 0), String::new(), &measured, String::new());
         let points: Vec<_> = score.lines.iter().map(|line| line.points).collect();
         assert_eq!(points, [100 - 10, 50 - 25]);
         assert_eq!(score.points, 115);

@@ -79,18 +79,54 @@ pub(crate) fn sentences(report: &Report) -> Vec<String> {
         .collect();
     for part in report.parts() {
         for (place, target) in report.targets.iter().enumerate() {
-            if let Some(measured) = report.rounds(part, place).last() {
+            let rounds: Vec<_> = report.rounds(part, place).collect();
+            if let Some((limit, of)) = prevailing(&rounds) {
                 let name = target.name;
-                sentences.push(format!("{part}, {name}: {}", verdict(measured)));
+                let with = rounds.iter().rfind(|round| round.limit() == limit);
+                let said = with.map_or_else(String::new, |round| verdict(round));
+                let share = match rounds.len() {
+                    all if all == of => String::new(),
+                    all => format!(" (so in {of} of {all} rounds)"),
+                };
+                sentences.push(format!("{part}, {name}: {said}{share}"));
             }
         }
     }
     sentences.push(match &report.outcome {
-        Outcome::Passed => "passed: every answer was right".to_owned(),
+        Outcome::Passed => match report.records.iter().map(|it| it.measured.failures()).sum() {
+            0_u64 => "passed: every answer was right".to_owned(),
+            failed => format!("passed: every answer was right; {failed} operations failed"),
+        },
         Outcome::Failed(reason) => format!("FAILED, without a score: {reason}"),
         Outcome::Interrupted => "interrupted: this is what was measured until then".to_owned(),
     });
     sentences
+}
+
+/// Returns the limit that most rounds met, and how many these are. Of equally many it is the one that
+/// says less of the server.
+fn prevailing(rounds: &[&Measured]) -> Option<(Limit, usize)> {
+    let count = |limit| rounds.iter().filter(|round| round.limit() == limit).count();
+    [Limit::Server, Limit::Load, Limit::Client]
+        .map(|limit| (limit, count(limit)))
+        .into_iter()
+        .max_by_key(|(_, count)| *count)
+        .filter(|(_, count)| *count > 0)
+}
+
+fn limits(rounds: &[&Measured]) -> String {
+    let Some((limit, of)) = prevailing(rounds) else {
+        return String::new();
+    };
+    let name = match limit {
+        Limit::Load => "load",
+        Limit::Client => "client",
+        Limit::Server => "server",
+    };
+    match rounds.len() {
+        all if all == of => name.to_owned(),
+        all => format!("{name} in {of} of {all}"),
+    }
 }
 
 /// Says which side was the limit.
@@ -172,7 +208,9 @@ fn by_part(report: &Report) -> Table {
     for part in report.parts() {
         for (place, target) in report.targets.iter().enumerate() {
             let rounds: Vec<_> = report.rounds(part, place).collect();
-            let Some(last) = rounds.last() else { continue };
+            if rounds.is_empty() {
+                continue;
+            }
             let sum = |of: fn(&Measured) -> f64| rounds.iter().map(|round| of(round)).sum::<f64>();
             let mean = |of: fn(&Measured) -> f64| sum(of) / rounds.len() as f64;
             let cpu: Option<f64> = rounds.iter().map(|round| round.server_cpu).sum();
@@ -196,12 +234,7 @@ fn by_part(report: &Report) -> Table {
                 known(cpu, 2),
                 known(cpu.map(|cpu| cpu * 1e6 / achieved.max(1.0)), 1),
                 known(memory.map(|bytes| bytes as f64 / 1e6), 1),
-                match last.limit() {
-                    Limit::Load => "load",
-                    Limit::Client => "client",
-                    Limit::Server => "server",
-                }
-                .into(),
+                limits(&rounds).into(),
             ]);
         }
     }
@@ -274,4 +307,28 @@ fn failures(report: &Report) -> Vec<Table> {
     }
     let scores = report.scores.iter().map(super::score::Score::table);
     std::iter::once(table).chain(scores).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// A round of an open loop in which the server or the client was at its end.
+    fn round(client_seconds: u64) -> Measured {
+        let mut round = Measured::new(Pace::Open { per_second: 1.0 }, &[]);
+        (round.offered, round.elapsed) = (10, Duration::from_secs(10));
+        round.client_cpu = Duration::from_secs(client_seconds);
+        round
+    }
+
+    #[test]
+    fn the_limit_of_most_rounds_is_told_and_in_how_many() {
+        let (client, server) = (round(10), round(0));
+        assert_eq!(limits(&[&client, &client]), "client");
+        let rounds = [&client, &client, &client, &client, &server];
+        assert_eq!(limits(&rounds), "client in 4 of 5");
+        assert_eq!(limits(&[&client, &server]), "client in 1 of 2");
+    }
 }

@@ -4,13 +4,13 @@
 use std::{
     io::{ErrorKind, Read, Write},
     net::TcpStream,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::Ordering,
     time::{Duration, Instant},
 };
 
 use crate::{
     error::{BenchError, During, Result},
-    load::{Class, Measured, Meter, Pace},
+    load::{Class, Measured, Meter, Pace, Patience},
     report::{Progress, Target},
     tables::{
         script::{Ask, Script},
@@ -20,6 +20,8 @@ use crate::{
 
 /// How often memory is read and progress shown.
 const TICK: Duration = Duration::from_millis(200);
+/// How long one call may block: then it is looked whether the operator wants the run to end.
+const SLICE: Duration = Duration::from_millis(50);
 
 /// A closed loop on some connections, each with a script of its own.
 pub(crate) struct Bare<'a> {
@@ -31,8 +33,7 @@ pub(crate) struct Bare<'a> {
     pub(crate) window: usize,
     pub(crate) at_most: Duration,
     pub(crate) operations: usize,
-    pub(crate) patience: Duration,
-    pub(crate) stop: &'a AtomicBool,
+    pub(crate) patience: Patience<'a>,
     pub(crate) progress: &'a Progress,
 }
 
@@ -44,6 +45,7 @@ struct Player<'a> {
     sent_at: Duration,
     carried_out: usize,
     bytes: (u64, u64),
+    patience: Patience<'a>,
 }
 
 impl Bare<'_> {
@@ -59,7 +61,7 @@ impl Bare<'_> {
         };
         let mut measured = Measured::new(pace, std::slice::from_ref(&self.class));
         let mut buffer = vec![0; 64 * 1024];
-        let meter = Meter::start(self.target.process)?;
+        let meter = Meter::start(self.target.process.as_ref())?;
         let (begun, mut next_tick, mut count) = (Instant::now(), Duration::ZERO, 0);
         loop {
             let now = begun.elapsed();
@@ -67,27 +69,22 @@ impl Bare<'_> {
                 next_tick = now + TICK;
                 self.tick(now, count, &meter, &mut measured)?;
             }
-            measured.interrupted = self.stop.load(Ordering::Relaxed);
+            measured.interrupted = self.patience.stop.load(Ordering::Relaxed);
             let is_over = now >= self.at_most || count >= self.operations || players.is_empty();
             if is_over || measured.interrupted {
                 break;
             }
-            for player in &mut players {
-                player.sent_at = begun.elapsed();
-                player.send()?;
-            }
-            for player in &mut players {
-                let done = player.receive(&mut buffer)?;
-                count += done;
-                let at = begun.elapsed();
-                let latency = player
-                    .is_answered()
-                    .then(|| at.saturating_sub(player.sent_at));
-                measured.record_many(done as u64, 0, latency, at);
+            match turn(&mut players, begun, &mut buffer, &mut measured) {
+                Ok(done) => count += done,
+                Err(BenchError::Interrupted) => measured.interrupted = true,
+                Err(error) => return Err(error),
             }
         }
         for player in &mut players {
-            player.wait_for_end()?;
+            match player.wait_for_end() {
+                Err(BenchError::Interrupted) => measured.interrupted = true,
+                end => end?,
+            }
         }
         measured.elapsed = begun.elapsed();
         measured.loaded = measured.elapsed;
@@ -107,7 +104,7 @@ impl Bare<'_> {
         &self,
         now: Duration,
         count: usize,
-        meter: &Meter,
+        meter: &Meter<'_>,
         measured: &mut Measured,
     ) -> Result<()> {
         meter.look(measured)?;
@@ -124,14 +121,38 @@ impl Bare<'_> {
     }
 }
 
+/// Lets each connection send once, and reads the answers; returns how many requests that were.
+fn turn(
+    players: &mut [Player<'_>],
+    begun: Instant,
+    buffer: &mut [u8],
+    measured: &mut Measured,
+) -> Result<usize> {
+    for player in &mut *players {
+        player.sent_at = begun.elapsed();
+        player.send()?;
+    }
+    let mut count = 0;
+    for player in players {
+        let done = player.receive(buffer)?;
+        count += done;
+        let at = begun.elapsed();
+        let latency = player
+            .is_answered()
+            .then(|| at.saturating_sub(player.sent_at));
+        measured.record_many(done as u64, 0, latency, at);
+    }
+    Ok(count)
+}
+
 impl<'a> Player<'a> {
-    fn new(script: &'a Script, target: &Target, patience: Duration) -> Result<Self> {
+    fn new(script: &'a Script, target: &Target, patience: Patience<'a>) -> Result<Self> {
         let socket = TcpStream::connect(target.address.socket()).during(target.address.as_str())?;
         // A small request would wait for the acknowledgement of the last one, 40 ms.
         socket.set_nodelay(true).during("TCP_NODELAY")?;
-        let patience = Some(patience.max(Duration::from_millis(1)));
-        socket.set_read_timeout(patience).during("read timeout")?;
-        socket.set_write_timeout(patience).during("write timeout")?;
+        let slice = Some(SLICE);
+        socket.set_read_timeout(slice).during("read timeout")?;
+        socket.set_write_timeout(slice).during("write timeout")?;
         Ok(Self {
             script,
             socket,
@@ -139,6 +160,7 @@ impl<'a> Player<'a> {
             sent_at: Duration::ZERO,
             carried_out: 0,
             bytes: (0, 0),
+            patience,
         })
     }
 
@@ -149,10 +171,7 @@ impl<'a> Player<'a> {
     fn send(&mut self) -> Result<()> {
         let (requests, _, _) = self.script.send(self.next);
         self.bytes.0 += requests.len() as u64;
-        self.socket
-            .write_all(requests)
-            .map_err(hung)
-            .during("sending")
+        self.write(requests)
     }
 
     /// Reads the answers to what was sent last; returns how many requests that were.
@@ -185,10 +204,7 @@ impl<'a> Player<'a> {
             Ask::Putnr => (RECORD_COUNT, b"\0", RECORD_COUNT_BYTES),
             Ask::Get | Ask::Set | Ask::Rotate => return Ok(()),
         };
-        self.socket
-            .write_all(request)
-            .map_err(hung)
-            .during("sending")?;
+        self.write(request)?;
         let (mut answer, mut buffer) = (Vec::new(), [0; 256]);
         while answer.len() < length {
             let found = self.read(&mut buffer)?;
@@ -200,11 +216,24 @@ impl<'a> Player<'a> {
         Err(misanswer(&answer, right))
     }
 
+    fn write(&mut self, mut bytes: &[u8]) -> Result<()> {
+        let since = Instant::now();
+        while !bytes.is_empty() {
+            match self.socket.write(bytes) {
+                Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+                Err(error) if is_pause(&error) => self.patience.check(since, "took nothing")?,
+                Err(error) => return Err(error).during("sending"),
+            }
+        }
+        Ok(())
+    }
+
     fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Result<&'b [u8]> {
+        let since = Instant::now();
         let count = loop {
             match self.socket.read(buffer) {
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                read => break read.map_err(hung).during("receiving")?,
+                Err(error) if is_pause(&error) => self.patience.check(since, "said nothing")?,
+                read => break read.during("receiving")?,
             }
         };
         if count == 0 {
@@ -215,12 +244,9 @@ impl<'a> Player<'a> {
     }
 }
 
-/// A blocking call that took too long says that it would block.
-fn hung(error: std::io::Error) -> std::io::Error {
-    if error.kind() == ErrorKind::WouldBlock {
-        return std::io::Error::new(ErrorKind::TimedOut, "the server has hung");
-    }
-    error
+/// A blocking call that has had its slice of time says that it would block.
+fn is_pause(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
 /// Returns where the line begins that a byte is in.

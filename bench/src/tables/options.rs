@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::{load::Permission, report::Output, tables::parts::Part};
+use crate::{amount, load::Permission, report::Output, tables::parts::Part};
 
 /// Which server, and how it is loaded.
 #[derive(Debug, Clone, Args)]
@@ -22,14 +22,14 @@ pub struct Tables {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..=1000))]
     pub(crate) rounds: u16,
     /// Seconds of each part in each round
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) seconds: f64,
+    #[arg(long, default_value = "1", value_parser = amount::seconds)]
+    pub(crate) seconds: Duration,
     /// Operations of each part in each round, at most
-    #[arg(long, default_value_t = 5_000_000)]
+    #[arg(long, default_value_t = 5_000_000, value_parser = amount::count)]
     pub(crate) operations: usize,
     /// Seconds that an answer may take
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) patience: f64,
+    #[arg(long, default_value = "10", value_parser = amount::seconds)]
+    pub(crate) patience: Duration,
     /// Connections of the parts that have several
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) connections: u16,
@@ -37,7 +37,7 @@ pub struct Tables {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) window: u16,
     /// Operations a second of the open loop [default: half of what the slower server did pipelined]
-    #[arg(long)]
+    #[arg(long, value_parser = amount::rate)]
     pub(crate) rate: Option<f64>,
     /// Different keys: 8 digits each
     #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
@@ -50,7 +50,8 @@ pub struct Tables {
         long,
         value_name = "BYTES",
         value_delimiter = ',',
-        default_value = "8,100,1000"
+        default_value = "8,100,1000",
+        value_parser = amount::value_bytes
     )]
     pub(crate) value_bytes: Vec<usize>,
     /// What the keys of rotated lists (64 bytes each) begin with: a table of their own, say
@@ -80,16 +81,6 @@ pub(crate) enum Distribution {
     Uniform,
     /// A few most of the time (Zipf's law)
     Zipf,
-}
-
-impl Tables {
-    pub(crate) fn seconds(&self) -> Duration {
-        Duration::try_from_secs_f64(self.seconds).unwrap_or_default()
-    }
-
-    pub(crate) fn patience(&self) -> Duration {
-        Duration::try_from_secs_f64(self.patience).unwrap_or_default()
-    }
 }
 
 /// A prefix goes into a line of the protocol as it is.

@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use crate::{
     corpus::{Random, Zipf},
     error::{BenchError, Result},
-    load::{Address, Class, Kind, Lane, Measured, Pace, Planned, Stream},
+    load::{Address, Class, Kind, Lane, Measured, Pace, Patience, Planned, Stream},
     report::{Progress, Record, Report, Target},
     series::{self, Series, bearable, count_of},
     tables::{
@@ -62,7 +62,7 @@ pub(crate) fn tables(options: &Tables, stop: &AtomicBool) -> Result<()> {
         series: Series {
             stop,
             progress: &progress,
-            patience: options.patience(),
+            patience: options.patience,
         },
         held: Vec::new(),
         random: Random::new(options.seed),
@@ -72,6 +72,7 @@ pub(crate) fn tables(options: &Tables, stop: &AtomicBool) -> Result<()> {
         }),
         drawn: 0,
     };
+    options.output.prepare()?;
     let mut report = Report::new("tables", targets);
     let end = run.measure(&protocols, &mut report);
     report.finish(end, &options.output)
@@ -91,12 +92,21 @@ impl Run<'_> {
     fn measure(&mut self, protocols: &[Protocol], report: &mut Report) -> Result<()> {
         for (target, protocol) in report.targets.iter().zip(protocols) {
             self.held.push(Held {
-                speech: Speech::of(&target.address, *protocol, &self.options.lists)?,
+                speech: Speech::of(
+                    &target.address,
+                    *protocol,
+                    &self.options.lists,
+                    self.series.patience(),
+                )?,
                 records: Records::new(self.options.keys, &self.options.value_bytes),
                 lists: Lists::new(&self.options.lists, self.options.keys.min(LISTS_MAX)),
             });
         }
         let parts = self.parts(report);
+        if parts.is_empty() {
+            let why = report.notes.join("; ");
+            return Err(BenchError::Input(format!("no part is left: {why}")));
+        }
         for (held, target) in self.held.iter().zip(&report.targets) {
             self.bring_to_known_state(held, target)?;
             if parts.contains(&Part::Rotate) {
@@ -181,6 +191,7 @@ impl Run<'_> {
         let protocol = held.speech.protocol;
         let prefix = held.lists.prefix.as_str();
         let keys: Vec<_> = (0..held.lists.keys()).collect();
+        let patience = self.series.patience();
         let mut stream = Stream::open(&target.address)?;
         for keys in keys.chunks(1_000) {
             if self.series.is_stopped() {
@@ -189,9 +200,9 @@ impl Run<'_> {
             for key in keys {
                 protocol.empty(prefix, *key, stream.output());
             }
-            stream.flush()?;
+            stream.send(patience)?;
             for _ in keys {
-                stream.line()?;
+                stream.line(patience)?;
             }
             let mut right = Vec::new();
             for entries in 0..ENTRIES {
@@ -203,9 +214,9 @@ impl Run<'_> {
                     held.lists.rotate(*key, version);
                 }
             }
-            expect(&mut stream, &right)?;
+            expect(&mut stream, &right, patience)?;
         }
-        read_back(Ask::Rotate, &keys, held, target)?;
+        read_back(Ask::Rotate, &keys, held, target, patience)?;
         let (name, count) = (target.name, keys.len());
         self.series
             .progress
@@ -227,7 +238,7 @@ impl Run<'_> {
     /// Puts a part on one server after the other, with the same keys.
     fn in_turns(&mut self, part: Part, rate: f64, round: usize, report: &mut Report) -> Result<()> {
         let count = match part {
-            Part::Rate => count_of(rate, self.options.seconds()),
+            Part::Rate => count_of(rate, self.options.seconds).min(self.options.operations),
             _ => self.options.operations,
         };
         let keys: Vec<_> = (0..count.min(PLANNED_MAX)).map(|_| self.key()).collect();
@@ -266,7 +277,7 @@ impl Run<'_> {
                             window: usize::from(self.options.window),
                         },
                     };
-                    let what = (part.name(), pace, many, self.options.seconds());
+                    let what = (part.name(), pace, many, self.options.seconds);
                     (many, self.put_on(what, &operations, held, target)?)
                 }
             };
@@ -318,10 +329,9 @@ impl Run<'_> {
             },
             scripts: &scripts,
             window,
-            at_most: self.options.seconds(),
+            at_most: self.options.seconds,
             operations: self.options.operations,
-            patience: self.series.patience,
-            stop: self.series.stop,
+            patience: self.series.patience(),
             progress: self.series.progress,
         };
         let (measured, carried_out) = bare.run().map_err(|error| at(name, target, error))?;
@@ -330,7 +340,12 @@ impl Run<'_> {
             script.carried_out(count, held);
             written.extend(script.sample(count, READ_BACK.div_ceil(connections)));
         }
-        read_back(ask, &written, held, target).map_err(|error| at(name, target, error))?;
+        if measured.interrupted {
+            return Ok(measured);
+        }
+        let patience = self.series.patience();
+        read_back(ask, &written, held, target, patience)
+            .map_err(|error| at(name, target, error))?;
         Ok(measured)
     }
 
@@ -377,7 +392,13 @@ impl Run<'_> {
 }
 
 /// Reads some records or lists: each must hold what was written last.
-fn read_back(ask: Ask, keys: &[u32], held: &Held, target: &Target) -> Result<()> {
+fn read_back(
+    ask: Ask,
+    keys: &[u32],
+    held: &Held,
+    target: &Target,
+    patience: Patience<'_>,
+) -> Result<()> {
     let protocol = held.speech.protocol;
     let prefix = held.lists.prefix.as_str();
     let mut stream = Stream::open(&target.address)?;
@@ -394,14 +415,14 @@ fn read_back(ask: Ask, keys: &[u32], held: &Held, target: &Target) -> Result<()>
                 protocol.found(key, &value, &mut right);
             }
         }
-        expect(&mut stream, &right)?;
+        expect(&mut stream, &right, patience)?;
     }
     Ok(())
 }
 
 /// Sends what waits, and compares the answer.
-fn expect(stream: &mut Stream, right: &[u8]) -> Result<()> {
-    stream.flush()?;
+fn expect(stream: &mut Stream, right: &[u8], patience: Patience<'_>) -> Result<()> {
+    stream.send(patience)?;
     let mut compared = 0;
     while compared < right.len() {
         let rest = right.get(compared..).unwrap_or_default();
@@ -418,7 +439,7 @@ fn expect(stream: &mut Stream, right: &[u8]) -> Result<()> {
         stream.take(length);
         compared += length;
         if compared < right.len() {
-            stream.wait()?;
+            stream.wait(patience)?;
         }
     }
     Ok(())

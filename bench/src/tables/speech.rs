@@ -4,7 +4,7 @@ use std::io::Write;
 
 use crate::{
     error::{BenchError, Result},
-    load::{Address, Stream},
+    load::{Address, Patience, Stream},
     tables::record::{ENTRIES, ENTRY_BYTES, name},
 };
 
@@ -32,7 +32,12 @@ pub(crate) const RECORD_COUNT_BYTES: usize = 9;
 
 impl Speech {
     /// Finds out what a server can do. `lists` is what the keys of rotated lists begin with.
-    pub(crate) fn of(address: &Address, protocol: Protocol, lists: &str) -> Result<Self> {
+    pub(crate) fn of(
+        address: &Address,
+        protocol: Protocol,
+        lists: &str,
+        patience: Patience<'_>,
+    ) -> Result<Self> {
         if protocol == Protocol::Redis {
             return Ok(Self {
                 protocol,
@@ -41,11 +46,12 @@ impl Speech {
             });
         }
         // To memcached the two bytes are a command that it does not know.
-        let greeted = asked(address, &[RECORD_COUNT, b"\r\nversion\r\n"].concat(), 1)?;
+        let greeting = [RECORD_COUNT, b"\r\nversion\r\n"].concat();
+        let greeted = asked(address, &greeting, 1, patience)?;
         // A mode of `ms` that memcached does not have.
         let key = name(0);
         let rotate = format!("ms {lists}{key} {ENTRY_BYTES} MQ W{LIST_BYTES}\r\n00000000\r\n");
-        let rotated = asked(address, rotate.as_bytes(), 4)?;
+        let rotated = asked(address, rotate.as_bytes(), 4, patience)?;
         Ok(Self {
             protocol,
             has_tyrant: greeted.first() == Some(&0),
@@ -57,12 +63,17 @@ impl Speech {
 const LIST_BYTES: usize = ENTRIES * ENTRY_BYTES;
 
 /// Says something on a connection of its own, and returns the first so many bytes of the answer.
-fn asked(address: &Address, request: &[u8], count: usize) -> Result<Vec<u8>> {
+fn asked(
+    address: &Address,
+    request: &[u8],
+    count: usize,
+    patience: Patience<'_>,
+) -> Result<Vec<u8>> {
     let mut stream = Stream::open(address)?;
     stream.output().extend_from_slice(request);
-    stream.flush()?;
+    stream.send(patience)?;
     while stream.unread().len() < count {
-        stream.wait()?;
+        stream.wait(patience)?;
     }
     Ok(stream.unread().to_vec())
 }

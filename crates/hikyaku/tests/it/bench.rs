@@ -99,6 +99,10 @@ fn every_phase_passes_and_is_reported() {
         published.as_u64().unwrap() * 8 / 5,
         delivered.as_u64().unwrap()
     );
+    // Of three events the first is for those who listen to the first of the groups: two of eight.
+    let mixed = loads[6]["operations"].as_array().unwrap();
+    let delivery = mixed.iter().find(|it| it["operation"] == "delivery");
+    assert_eq!(delivery.unwrap()["done"], 2, "{mixed:?}");
     assert_eq!(
         report["tables"].as_array().unwrap().len(),
         2,
@@ -194,23 +198,210 @@ fn an_interrupted_run_reports_what_it_has() {
         &url,
         &["--rounds", "1000", "--seconds", "1", "--phases", "publish"],
     );
+    interrupt_when(&place, &args, "round 1");
+    let report = report(&place);
+    assert_eq!(report["end"]["outcome"], "interrupted");
+    assert!(!report["loads"].as_array().unwrap().is_empty());
+    relay.stop();
+}
+
+/// Starts a command, sends it SIGINT when it says this, and waits for its end.
+pub(crate) fn interrupt_when(place: &Place, args: &[&str], said: &str) {
     let mut child = place
-        .command(&args)
+        .command(args)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = lines.find(|line| line.as_ref().unwrap().contains("round 1"));
-    assert!(first.is_some());
+    let first = lines.find(|line| line.as_ref().unwrap().contains(said));
+    assert!(first.is_some(), "it ended without saying {said}");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     // Whatever it says from here on: a full pipe would stop it.
     lines.for_each(drop);
     assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn an_interrupted_climb_says_how_far_it_came() {
+    let place = Place::new();
+    let relay = Relay::start(&place);
+    let url = url(&relay);
+    // Long steps and a far target: a machine that is busy for a moment breaks nothing.
+    let more = [
+        "--level",
+        "auto",
+        "--seconds",
+        "3",
+        "--target-ms",
+        "60000",
+        "--events",
+        "500",
+    ];
+    interrupt_when(&place, &small(&url, &more), "auto, 100/s, A, round 1");
     let report = report(&place);
     assert_eq!(report["end"]["outcome"], "interrupted");
-    assert!(!report["loads"].as_array().unwrap().is_empty());
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("A holds 100 operations a second"), "{notes}");
+    assert!(notes.contains("the climb was interrupted"), "{notes}");
+    assert_eq!(report["scores"].as_array().unwrap().len(), 1);
     relay.stop();
+}
+
+#[test]
+fn a_generator_and_a_run_that_still_prepares_end_when_they_are_interrupted() {
+    let place = Place::new();
+    let mut child = place
+        .command(&["bench", "generate", "--events", "100000000"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let mut last = Vec::new();
+    lines.read_to_end(&mut last).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(last.last(), Some(&b'\n'), "the last event is whole");
+
+    let relay = Relay::start(&place);
+    let url = url(&relay);
+    let args = small(&url, &["--events", "5000000"]);
+    interrupt_when(&place, &args, "making a corpus");
+    relay.stop();
+}
+
+#[test]
+fn a_server_that_says_nothing_is_not_called_wrong_when_the_run_is_interrupted() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("ws://{}", listener.local_addr().unwrap());
+    let place = Place::new();
+    let mut child = place
+        .command(&small(&url, &["--events", "100"]))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    // The first connection only finds out that somebody listens.
+    let (_first, _) = listener.accept().unwrap();
+    let (mut second, _) = listener.accept().unwrap();
+    let mut request = [0; 16];
+    second.read_exact(&mut request).unwrap();
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(report(&place)["end"]["outcome"], "interrupted");
+}
+
+#[test]
+fn numbers_that_no_run_can_carry_out_are_refused_at_once() {
+    let place = Place::new();
+    // Nobody listens there: what is refused is refused before anybody is asked.
+    let relay = ["bench", "relay", "ws://127.0.0.1:1"];
+    let tables = ["bench", "tables", "127.0.0.1:1"];
+    let http = ["bench", "http", "http://127.0.0.1:1"];
+    for (command, option, values) in [
+        (
+            &relay[..],
+            "--rate",
+            &["inf", "0", "-5", "nan", "1e300"][..],
+        ),
+        (&relay, "--seconds", &["0", "-1", "1e300"]),
+        (&relay, "--patience", &["0", "nan"]),
+        (&relay, "--window", &["0", "1001"]),
+        (&relay, "--connections", &["0"]),
+        (&relay, "--operations", &["0", "3000000"]),
+        (&relay, "--questions", &["0"]),
+        (&relay, "--target-ms", &["0", "nan"]),
+        (&tables, "--rate", &["inf", "0"]),
+        (&tables, "--seconds", &["0"]),
+        (&tables, "--operations", &["0"]),
+        (&tables, "--value-bytes", &["0"]),
+        (&http, "--rate", &["inf", "0"]),
+        (&http, "--seconds", &["nan"]),
+        (&http, "--operations", &["0"]),
+    ] {
+        for value in values {
+            let typed = format!("{option}={value}");
+            let said = place.run(&[command, &[&typed]].concat()).failed(2);
+            assert!(said.contains(option), "{typed}: {said}");
+        }
+    }
+    let long = [&relay[..], &["--level", "3", "--seconds", "3600"]].concat();
+    let said = place.run(&long).failed(2);
+    assert!(said.contains("are 36000000"), "{said}");
+}
+
+#[test]
+fn no_part_has_more_operations_than_was_said() {
+    let place = Place::new();
+    let relay = Relay::start(&place);
+    let url = url(&relay);
+    let more = [
+        "--phases",
+        "mixed",
+        "--rate",
+        "1000",
+        "--seconds",
+        "2",
+        "--operations",
+        "50",
+        "--rounds",
+        "1",
+    ];
+    place.run(&small(&url, &more)).ok();
+    assert_eq!(report(&place)["loads"][0]["offered"], 50);
+    let more = ["--level", "2", "--seconds", "1", "--operations", "40"];
+    place.run(&small(&url, &more)).ok();
+    assert_eq!(report(&place)["loads"][0]["offered"], 40);
+    relay.stop();
+}
+
+#[test]
+fn a_report_that_can_not_be_written_is_told_before_the_load() {
+    let place = Place::new();
+    let relay = Relay::start(&place);
+    let url = url(&relay);
+    let said = place
+        .run(&["bench", "relay", &url, "--json", "nowhere/report.json"])
+        .failed(1);
+    assert!(said.contains("nowhere/report.json"), "{said}");
+    assert!(!said.contains("making a corpus"), "{said}");
+    relay.stop();
+}
+
+#[test]
+fn a_data_folder_is_weighed_and_a_relay_is_started_by_the_commands() {
+    let place = Place::new();
+    let corpus = place.run(&["bench", "generate", "--events", "300"]).ok();
+    place.write("corpus.jsonl", &corpus);
+    place.run_with(&["import"], corpus.as_bytes()).ok();
+    let data = place.data();
+    let data = data.to_str().unwrap();
+    let weighed = place
+        .run(&["bench", "disk", data, "corpus.jsonl", "--json"])
+        .json();
+    let rows = weighed.as_array().unwrap();
+    assert_eq!(rows[0]["what"], "JSON of the stored events");
+    assert!(rows[0]["MB"].as_f64() > Some(0.0), "{weighed}");
+    assert_eq!(rows.last().unwrap()["what"], "data folder");
+
+    let program = env!("CARGO_BIN_EXE_hikyaku");
+    let args = ["bench", "start", "--server", program, "--data", "started"];
+    let more = ["--rounds", "1", "--events", "200", "--json"];
+    let started = place.run(&[&args[..], &more].concat()).json();
+    let rows = started.as_array().unwrap();
+    let counted: Vec<_> = rows
+        .iter()
+        .map(|row| (&row["after"], &row["starts"]))
+        .collect();
+    assert_eq!(
+        counted,
+        [
+            (&"a clean stop".into(), &1.into()),
+            (&"kill -9".into(), &1.into())
+        ]
+    );
 }
 
 #[test]
@@ -239,6 +430,9 @@ fn generated_events_are_signed() {
 enum Tampering {
     /// Nothing, but an AUTH greets whoever connects.
     Greeting,
+    /// Of what is delivered live, everything is lost; answers are left alone.
+    LosingLive,
+    DoublingLive,
     /// Nothing, but an answered subscription is closed, as rust-nostr's relay does it.
     Closing,
     Losing,
@@ -299,7 +493,12 @@ fn pass(
                 .ok()?;
             continue;
         }
-        let is_event = payload.starts_with(b"[\"EVENT\"");
+        let is_event = match how {
+            Tampering::LosingLive | Tampering::DoublingLive => {
+                payload.starts_with(b"[\"EVENT\",\"live\"")
+            }
+            _ => payload.starts_with(b"[\"EVENT\""),
+        };
         let tampered = is_event && seen.fetch_add(1, Ordering::Relaxed) >= after;
         let mut out = framed(&payload);
         match how {
@@ -311,8 +510,10 @@ fn pass(
                     out.extend(framed(closed.as_bytes()));
                 }
             }
-            Tampering::Losing if tampered => out.clear(),
-            Tampering::Doubling if tampered => out.extend(framed(&payload)),
+            Tampering::Losing | Tampering::LosingLive if tampered => out.clear(),
+            Tampering::Doubling | Tampering::DoublingLive if tampered => {
+                out.extend(framed(&payload))
+            }
             Tampering::Altering if tampered => {
                 let text = String::from_utf8(payload).unwrap();
                 out = framed(
@@ -323,6 +524,8 @@ fn pass(
             Tampering::Swapping if tampered && held.is_none() => {
                 held = Some(std::mem::take(&mut out));
             }
+            // Behind the end of an answer it would be missing there, not out of its place.
+            _ if !is_event => out = [held.take().unwrap_or_default(), out].concat(),
             _ => out.extend(held.take().unwrap_or_default()),
         }
         client.write_all(&out).ok()?;
@@ -517,6 +720,33 @@ fn a_lost_or_doubled_delivery_is_a_wrong_answer() {
         ];
         let said = place.run(&small(&url, &more)).failed(1);
         assert!(said.contains(reason), "{how:?}: {said}");
+    }
+    relay.stop();
+}
+
+#[test]
+fn a_lost_or_doubled_delivery_of_a_mixed_load_is_a_wrong_answer() {
+    let place = Place::new();
+    let relay = Relay::start(&place);
+    let honest = url(&relay);
+    let level = ["--level", "1", "--seconds", "0.2"];
+    place.run(&small(&honest, &level)).ok();
+    for (how, reason) in [
+        (Tampering::LosingLive, "never came"),
+        (Tampering::DoublingLive, "delivered twice"),
+    ] {
+        let url = tampering(&relay, how, 0);
+        for load in [
+            &["--phases", "mixed", "--rounds", "1"][..],
+            &["--level", "1"],
+            &["--level", "auto"],
+        ] {
+            let bounds = ["--seconds", "0.5", "--patience", "2"];
+            let said = place.run(&small(&url, &[load, &bounds].concat())).failed(1);
+            assert!(said.contains(reason), "{how:?}, {load:?}: {said}");
+            let report = report(&place);
+            assert_eq!(report["scores"].as_array().unwrap().len(), 0);
+        }
     }
     relay.stop();
 }

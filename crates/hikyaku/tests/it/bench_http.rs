@@ -105,6 +105,20 @@ fn an_answer_that_changes_ends_the_run() {
 }
 
 #[test]
+fn an_interrupted_run_of_a_route_reports_what_it_has() {
+    let place = Place::new();
+    let url = changing(usize::MAX);
+    let mut args = args(&url, &["--connections", "1"]);
+    args.retain(|it| *it != "2");
+    let at = args.iter().position(|it| *it == "--rounds").unwrap();
+    args.insert(at + 1, "1000");
+    crate::bench::interrupt_when(&place, &args, "1 connection, A, round 1");
+    let report = report(&place);
+    assert_eq!(report["end"]["outcome"], "interrupted");
+    assert!(!report["loads"].as_array().unwrap().is_empty());
+}
+
+#[test]
 fn a_route_elsewhere_is_not_loaded_unasked() {
     let said = Place::new()
         .run(&["bench", "http", "http://192.0.2.1/"])

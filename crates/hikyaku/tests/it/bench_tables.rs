@@ -135,6 +135,26 @@ fn every_part_of_the_load_of_tables_passes() {
 }
 
 #[test]
+fn an_interrupted_run_of_tables_reports_what_it_has() {
+    let place = Place::new();
+    let address = serve(Wrong::Never);
+    let more = ["--parts", "set,mixed", "--rounds", "1000"];
+    let said = "set, one at a time, A, round 1";
+    crate::bench::interrupt_when(&place, &args(&address, &more), said);
+    let report = report(&place);
+    assert_eq!(report["end"]["outcome"], "interrupted");
+    assert!(!report["loads"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_run_without_any_part_is_no_success() {
+    let place = Place::new();
+    let address = serve(Wrong::Never);
+    let said = place.run(&args(&address, &["--parts", "rotate"])).failed(2);
+    assert!(said.contains("no part is left"), "{said}");
+}
+
+#[test]
 fn a_server_of_tables_elsewhere_is_not_loaded_unasked() {
     for address in ["192.0.2.1:11211", "redis://192.0.2.1:6379"] {
         let said = Place::new().run(&["bench", "tables", address]).failed(2);

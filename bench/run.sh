@@ -51,9 +51,12 @@ build_http() {
   (cd bench/peers/http && CARGO_TARGET_DIR="$OLDPWD/$work/http-target" cargo build --release --locked)
 }
 
+# What `bench generate` makes for a seed: another number when that changes, so that no old corpus is taken.
+shape=2
+
 # Prints the file with a corpus of so many events, made if it is not there.
 corpus() {
-  local file=$work/corpus-$1.jsonl
+  local file=$work/corpus-$shape-$1.jsonl
   if [ ! -f "$file" ]; then
     $bench generate --events "$1" >"$file.new"
     mv "$file.new" "$file"
@@ -101,7 +104,7 @@ empty() {
 
 # stored EVENTS: prints the folder of a store with that corpus, filled if it is not.
 stored() {
-  local folder=$work/store-$1
+  local folder=$work/store-$shape-$1
   if [ ! -f "$folder.filled" ]; then
     rm -rf "$folder"
     mkdir -p "$folder"

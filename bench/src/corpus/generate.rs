@@ -140,6 +140,72 @@ mod tests {
         assert!((1_080..1_320).contains(&tagged), "{tagged}");
     }
 
+    /// The value that so many of a hundred do not exceed.
+    fn quantile(values: &mut [usize], of_hundred: usize) -> usize {
+        values.sort_unstable();
+        values[values.len() * of_hundred / 100]
+    }
+
+    #[test]
+    fn kinds_sizes_tags_and_authors_are_those_of_the_real_network() {
+        // Measured on recordings: kinds in a thousand.
+        let measured = [
+            (1, 300),
+            (7, 200),
+            (5, 70),
+            (3, 50),
+            (31234, 50),
+            (9041, 50),
+            (10002, 45),
+            (9735, 36),
+            (9734, 36),
+            (6, 22),
+            (0, 17),
+            (4, 17),
+        ];
+        let options = Generate {
+            events: 20_000,
+            seed: 3,
+            authors: 50_000,
+        };
+        let mut out = Vec::new();
+        generate(&options, &mut out, &AtomicBool::new(false)).unwrap();
+        let corpus = String::from_utf8(out).unwrap();
+        let (mut bytes, mut tags) = (Vec::new(), Vec::new());
+        let mut kinds = std::collections::HashMap::<u64, usize>::new();
+        let mut authors = std::collections::HashMap::<String, usize>::new();
+        for line in corpus.lines() {
+            let event: serde_json::Value = serde_json::from_str(line).unwrap();
+            bytes.push(line.len());
+            tags.push(event["tags"].as_array().unwrap().len());
+            *kinds.entry(event["kind"].as_u64().unwrap()).or_default() += 1;
+            let author = event["pubkey"].as_str().unwrap().to_owned();
+            *authors.entry(author).or_default() += 1;
+        }
+        for (kind, share) in measured {
+            let ours = kinds[&kind] * 1_000 / bytes.len();
+            let band = share * 85 / 100 - 2..=share * 115 / 100 + 2;
+            assert!(band.contains(&ours), "kind {kind}: {ours} in a thousand");
+        }
+        let mean = bytes.iter().sum::<usize>() / bytes.len();
+        let found = [
+            (quantile(&mut bytes, 50), 500..=680),
+            (quantile(&mut bytes, 90), 1_550..=2_350),
+            (quantile(&mut bytes, 99), 18_000..=30_000),
+            (mean, 1_150..=1_650),
+            (quantile(&mut tags, 50), 2..=3),
+            (quantile(&mut tags, 90), 5..=8),
+            (quantile(&mut tags, 99), 200..=340),
+            (
+                authors.values().max().unwrap() * 1_000 / bytes.len(),
+                20..=40,
+            ),
+        ];
+        for (found, band) in &found {
+            assert!(band.contains(found), "{found} is not in {band:?}");
+        }
+    }
+
     #[test]
     fn ids_differ_and_events_name_each_other() {
         let corpus = lines(2_000);

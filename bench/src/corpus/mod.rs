@@ -11,6 +11,7 @@ mod random;
 mod shape;
 mod sign;
 mod stored;
+mod tags;
 
 pub(crate) use event::{Bytes32, Fields, bytes32};
 pub(crate) use fresh::{Fresh, Signed};

@@ -65,10 +65,15 @@ pub(crate) struct Zipf {
 
 impl Zipf {
     pub(crate) fn new(ranks: usize) -> Self {
+        Self::shifted(ranks, 0.0)
+    }
+
+    /// Flattens the first ranks (Mandelbrot): rank r as often as 1 / (r + 1 + `shift`).
+    pub(crate) fn shifted(ranks: usize, shift: f64) -> Self {
         let mut sum = 0.0;
         let cumulative = (1..=ranks)
             .map(|rank| {
-                sum += 1.0 / rank as f64;
+                sum += 1.0 / (rank as f64 + shift);
                 sum
             })
             .collect();

@@ -209,7 +209,7 @@ impl Transactions {
             // Numbers are taken for good before a row with one of them can be there: rows whose events
             // are not stored in the end are nobody's, and go when the indexes are made.
             session.rows(TAKE, &[&done.last]).await?;
-            apply::apply(session, &beside, &picture, &names).await?;
+            Box::pin(apply::apply(session, &beside, &picture, &names)).await?;
             self.end(&done).await?;
         } else {
             try_join!(

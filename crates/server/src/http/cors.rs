@@ -34,7 +34,7 @@ impl Cors {
 
     /// Answers what a browser asks before the request itself. The answer says already which methods the
     /// path has.
-    pub(super) fn answer_preflight(&self, request: &HeaderMap, response: &mut Response) {
+    pub(super) fn answer_preflight(request: &HeaderMap, response: &mut Response) {
         if !request.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD) {
             return;
         }

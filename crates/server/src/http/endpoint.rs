@@ -23,7 +23,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::AsyncWriteExt;
 
 use super::{
-    IntoResponse, Problem, Request, Response,
+    Cors, IntoResponse, Problem, Request, Response,
     form::Wanted,
     owed::Owed,
     paced::Paced,
@@ -253,7 +253,7 @@ impl Endpoint<'_> {
             Found::Answer(mut response) => {
                 if let Some(cors) = &shared.config.cors {
                     if request.method() == Method::OPTIONS {
-                        cors.answer_preflight(request.headers(), &mut response);
+                        Cors::answer_preflight(request.headers(), &mut response);
                     }
                     cors.complete(request.headers().get(header::ORIGIN), &mut response);
                 }

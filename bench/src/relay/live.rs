@@ -235,7 +235,9 @@ mod tests {
         let operations = ids.iter().enumerate().map(|(place, id)| (place * 10, *id));
         // Three groups, of which two are heard: by three and by two of five.
         let live = Live::new(operations, 3, 5);
-        ids.iter().for_each(|id| live.expect(id));
+        for id in &ids {
+            live.expect(id);
+        }
         assert_eq!(live.owed(), 3 + 2, "nobody hears the third group");
         live.delivered(&live.events[&ids[0]]);
         assert_eq!(live.owed(), 4);

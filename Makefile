@@ -27,8 +27,9 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 
 # The table server is compared with memcached, the PostgreSQL store runs on servers of its own.
+# HTTP is spoken by curl, the login page is clicked through in Chromium.
 unit:
-	@scripts/prerequisites.sh memcached:memcached "/usr/lib/postgresql/*/bin/initdb:postgresql"
+	@scripts/prerequisites.sh memcached:memcached "/usr/lib/postgresql/*/bin/initdb:postgresql" chromium:chromium curl:curl
 	$(CARGO) test --workspace --locked
 
 # nostr-tools and nostr-sdk against this relay, or against RELAY_URL if that is set.

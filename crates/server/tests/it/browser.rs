@@ -52,6 +52,7 @@ impl Browser {
                 "--headless",
                 "--no-sandbox",
                 "--disable-gpu",
+                "--disable-dev-shm-usage",
                 "--no-first-run",
             ])
             .arg("--remote-debugging-port=0")

@@ -281,9 +281,11 @@ mod tests {
     /// A file that nobody can run.
     const NO_PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
 
+    type Change = fn(&mut PolicyConfig);
+
     #[test]
     fn what_can_not_mean_what_it_says_is_refused() {
-        let wrong: [(fn(&mut PolicyConfig), &str); 7] = [
+        let wrong: [(Change, &str); 7] = [
             (
                 |config| config.words_denied = vec!["x".into(), " ".into()],
                 "a denied word",

@@ -83,7 +83,7 @@ impl Policies {
             .into());
         }
         // The rest is for what is asked before, and to answer in.
-        self.patience = handler_timeout - handler_timeout / 10;
+        self.patience = handler_timeout / 10 * 9;
         self.community = self.place.community(&self.config, &worker).await?;
         Ok(self)
     }

@@ -512,7 +512,7 @@ fn pass(
             }
             Tampering::Losing | Tampering::LosingLive if tampered => out.clear(),
             Tampering::Doubling | Tampering::DoublingLive if tampered => {
-                out.extend(framed(&payload))
+                out.extend(framed(&payload));
             }
             Tampering::Altering if tampered => {
                 let text = String::from_utf8(payload).unwrap();

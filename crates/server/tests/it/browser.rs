@@ -1,4 +1,4 @@
-//! The login page in a real browser (Chromium, over its DevTools protocol): a session begins there, and
+//! The login page in a real browser (Chromium, over its `DevTools` protocol): a session begins there, and
 //! no other site has a use of it.
 
 use std::{

@@ -12,8 +12,8 @@ use hikyaku_policies::{Policies, PolicyConfig, RelayKey};
 use hikyaku_postgres::{BackfillState, PostgresMeters};
 use hikyaku_relay::RelayUrls;
 use hikyaku_server::{
-    AccessLog, BoundServer, CommandError, Gauge, Gauges, PluginList, Server, ServerError, Worker,
-    delete, get, post, put,
+    AccessLog, BoundServer, CommandError, Cors, Gauge, Gauges, PluginList, Server, ServerError,
+    Worker, delete, get, post, put,
 };
 use hikyaku_tables::Table;
 use hikyaku_vfs::{RealDisk, Vfs};
@@ -46,6 +46,7 @@ pub(crate) fn serve<Plugins: PluginList>(
     let stop = signals::first().map_err(|error| Failure::io("can't listen to signals", &error))?;
     allow_connections();
     let certificate = KeptCertificate::open(&settings.certificate)?;
+    settings.server.cors = cors(&settings.cors_origins);
     settings.server.tls = certificate.as_ref().map(|kept| kept.tls.clone());
     RealDisk
         .create_dir_all(&settings.data)
@@ -129,6 +130,14 @@ pub(crate) fn serve<Plugins: PluginList>(
     }
     host.store.close();
     served
+}
+
+/// Returns which pages may use plugins' routes.
+fn cors(origins: &[String]) -> Option<Cors> {
+    if origins.iter().any(|origin| origin == "*") {
+        return Some(Cors::any());
+    }
+    (!origins.is_empty()).then(|| Cors::origins(origins.iter().cloned()))
 }
 
 /// Carries a plugin's command out: its name, and its arguments.

@@ -54,7 +54,7 @@ fn program(folder: &Path, arguments: &[&str]) -> Command {
 #[test]
 fn the_program_serves_the_plugin_as_it_is_configured() {
     let folder = tempfile::tempdir().unwrap();
-    let listen = "listen = \"127.0.0.1:0\"\n[policy]\nkinds_denied = [4]\n";
+    let listen = "listen = \"127.0.0.1:0\"\ncors_origins = [\"https://app.example.com\"]\n[policy]\nkinds_denied = [4]\n";
     fs::write(folder.path().join("hikyaku.toml"), listen).unwrap();
     let mut serving = program(folder.path(), &["serve"]);
     let mut serving = serving.stderr(Stdio::piped()).spawn().unwrap();
@@ -76,7 +76,15 @@ fn the_program_serves_the_plugin_as_it_is_configured() {
         stream.read_to_string(&mut answer).unwrap();
         answer
     };
-    assert!(get("/longest", "*/*").ends_with("\r\n\r\n0\n"));
+    let page = get("/longest", "*/*");
+    assert!(page.ends_with("\r\n\r\n0\n"), "{page}");
+    // Read by pages of one other origin; others are told nothing.
+    let from = |origin: &str| get("/longest", &format!("*/*\r\nOrigin: {origin}"));
+    let allowed = "access-control-allow-origin: https://app.example.com\r\n";
+    let answer = from("https://app.example.com").to_lowercase();
+    assert!(answer.contains(allowed), "{answer}");
+    let answer = from("https://other.example.com").to_lowercase();
+    assert!(!answer.contains("access-control-allow-origin"), "{answer}");
     // The configuration's policies are there beside it.
     let document = get("/", "application/nostr+json");
     assert!(

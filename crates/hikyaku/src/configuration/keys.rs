@@ -60,6 +60,16 @@ macro_rules! key {
     };
 }
 
+/// Tells whether a browser could write this into `Origin`: a scheme, a host, perhaps a port.
+fn is_origin(text: &str) -> bool {
+    let host = ["https://", "http://"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme));
+    let is_plain =
+        |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'-' | b':' | b'[' | b']');
+    text == "*" || host.is_some_and(|host| !host.is_empty() && host.bytes().all(is_plain))
+}
+
 /// All keys; those of a table stand together.
 pub(super) static KEYS: &[Key] = &[
     key!(
@@ -78,6 +88,24 @@ pub(super) static KEYS: &[Key] = &[
         "The relay's address as clients know it. AUTH (NIP-42) and requests to vanish (NIP-62) are compared with it; while it is unset, only the listen address and localhost mean this relay.",
         "\"wss://relay.example.com\""
     ),
+    Key {
+        name: "cors_origins",
+        help: "Whose pages may use plugins' routes from a browser: origins, or \"*\" for all. The relay itself may be used by all.",
+        example: "",
+        read: |settings, given| {
+            let origins: Vec<String> = Value::read(given)?;
+            for origin in &origins {
+                if !is_origin(origin) {
+                    return Err(format!(
+                        "`{origin}` is no origin: expected \"*\", or one like \"https://app.example.com\""
+                    ));
+                }
+            }
+            settings.cors_origins = origins;
+            Ok(())
+        },
+        write: |settings| settings.cors_origins.write(),
+    },
     key!(
         "workers",
         server.workers,

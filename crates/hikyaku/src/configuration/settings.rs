@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) relay_key: Option<SecretKey>,
     /// What the server is told.
     pub(crate) server: ServerConfig,
+    /// Origins whose pages may use plugins' routes; `*`: all.
+    pub(crate) cors_origins: Vec<String>,
     /// The certificate that clients are shown, if there is any.
     pub(crate) certificate: CertificateFiles,
     /// The database that the store is in; unset, it is in the data folder.
@@ -125,6 +127,7 @@ impl Default for Settings {
             data: PathBuf::from("./data"),
             relay_key: None,
             server,
+            cors_origins: Vec::new(),
             certificate: CertificateFiles::default(),
             store_url: None,
             store_read_url: None,

@@ -72,8 +72,9 @@ const RUNTIMES: [&str; 9] = [
 const RANDOM: [&str; 5] = ["rand", "rand_core", "getrandom", "fastrand", "oorandom"];
 
 /// Files of the program itself that open files: its configuration, an import's input, kept
-/// figures, what the system tells in files, and the modes of sockets.
-const OPENING_FILES: [&str; 6] = [
+/// figures, what the system tells in files, the modes of sockets, and whether a script can be run.
+const OPENING_FILES: [&str; 7] = [
+    "policies/src/config.rs",
     "table-server/src/socket.rs",
     "hikyaku/src/configuration/effective.rs",
     "hikyaku/src/origin.rs",

@@ -32,7 +32,10 @@ mod waiting;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{
+    CommandFactory, FromArgMatches,
+    builder::{Resettable, ValueParser},
+};
 use hikyaku_server::{PluginList, Server};
 
 use crate::{
@@ -79,7 +82,13 @@ pub fn main_with<Plugins: PluginList>(extend: impl FnOnce(Server) -> Server<Plug
 
 /// Reads the arguments. Those that are no command of the program's may be one of a plugin's.
 fn parse(has_plugins: bool) -> Result<CommandLine, Failure> {
-    let known = CommandLine::command().allow_external_subcommands(has_plugins);
+    let mut known = CommandLine::command();
+    if !has_plugins {
+        // Whatever is no command of the program's is a mistake then, and is told as one.
+        known = known
+            .allow_external_subcommands(false)
+            .external_subcommand_value_parser(Resettable::<ValueParser>::Reset);
+    }
     let parsed = CommandLine::from_arg_matches(&known.get_matches());
     parsed.map_err(|error| Failure::Usage(error.to_string()))
 }

@@ -193,3 +193,17 @@ fn every_setting_is_shown_with_its_origin() {
     assert_eq!(shown.lines().count(), keys.as_array().unwrap().len());
     assert!(shown.lines().all(|line| line.ends_with("# default")));
 }
+
+#[test]
+fn what_is_no_command_is_refused_and_makes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_hikyaku"))
+        .current_dir(folder.path())
+        .arg("srve")
+        .output()
+        .unwrap();
+    assert_eq!(program.status.code(), Some(2), "{program:?}");
+    let said = String::from_utf8(program.stderr).unwrap();
+    assert!(said.contains("'srve'") && said.contains("serve"), "{said}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

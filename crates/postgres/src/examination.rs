@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     Connections, Options, PostgresError,
     connection::{OwnThread, Session},
-    schema::schema_sql,
+    schema::{VERSIONS, wanted_indexes},
 };
 
 /// Settings and counts of the server.
@@ -246,8 +246,8 @@ async fn examine(session: &Session, options: &Options) -> Result<Examination, Po
         there.insert(name);
     }
     if found.schema_exists {
-        let wanted = wanted_indexes(&schema_sql(&options.schema)?);
-        found.missing_indexes = wanted.difference(&there).cloned().collect();
+        let wanted = wanted_indexes(VERSIONS).into_keys();
+        found.missing_indexes = wanted.filter(|name| !there.contains(name)).collect();
     }
     let has = session.rows(HAS_STATEMENTS, &[]).await?;
     if has.first().is_some_and(|row| row.get(0)) {
@@ -263,60 +263,4 @@ async fn examine(session: &Session, options: &Options) -> Result<Examination, Po
         });
     }
     Ok(found)
-}
-
-/// Returns the indexes that the schema's statements leave, in their order.
-fn wanted_indexes(sql: &str) -> BTreeSet<String> {
-    let mut wanted = BTreeSet::new();
-    let code: Vec<_> = sql
-        .lines()
-        .map(|line| line.split("--").next().unwrap_or_default())
-        .collect();
-    for statement in code.join(" ").split(';') {
-        let words: Vec<_> = statement
-            .split([' ', ',', '(', ')'])
-            .filter(|word| !word.is_empty() && !word.eq_ignore_ascii_case("only"))
-            .collect();
-        let after = |index: usize| {
-            let skipped = ["IF", "NOT", "EXISTS", "CONCURRENTLY"];
-            let word = words.iter().skip(index + 1).find(|w| !skipped.contains(*w));
-            word.map(|word| word.rsplit('.').next().unwrap_or(word).to_owned())
-        };
-        let drops = words.first() == Some(&"DROP");
-        for (index, word) in words.iter().enumerate() {
-            let constraint = *word == "CONSTRAINT"
-                && matches!(words.get(index + 2), Some(&("PRIMARY" | "UNIQUE")));
-            if *word == "INDEX" && (drops || words.first() == Some(&"CREATE")) || constraint {
-                let Some(name) = after(index) else { continue };
-                if drops {
-                    wanted.remove(&name);
-                } else {
-                    wanted.insert(name);
-                }
-            }
-        }
-    }
-    wanted
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_schemas_indexes_are_known() {
-        let wanted = wanted_indexes(&schema_sql("here").unwrap());
-        for name in [
-            "events_pkey",
-            "events_id_key",
-            "events_time",
-            "event_tags_value",
-        ] {
-            assert!(wanted.contains(name), "{name} in {wanted:?}");
-        }
-        let sql = "CREATE UNIQUE INDEX IF NOT EXISTS a ON s.t (x); -- INDEX c\n\
-            CREATE INDEX b ON s.t (x); DROP INDEX s.b; ALTER TABLE s.t ADD CONSTRAINT p PRIMARY KEY (x)";
-        let wanted: Vec<_> = wanted_indexes(sql).into_iter().collect();
-        assert_eq!(wanted, ["a", "p"]);
-    }
 }

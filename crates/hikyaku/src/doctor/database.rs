@@ -246,15 +246,15 @@ fn indexes(found: &Examination, findings: &mut Findings) {
         findings.push(Finding::bad(
             "indexes",
             format!("missing: {}", missing.join(", ")),
-            "make them again as `hikyaku postgres schema` prints them, with CREATE INDEX CONCURRENTLY while \
-             the relay serves",
+            "a node that serves makes them again meanwhile, if its role owns the tables; its log says so. By \
+             hand: as `hikyaku postgres schema` prints them, with CREATE INDEX CONCURRENTLY",
         ));
     }
     if !invalid.is_empty() {
         findings.push(Finding::bad(
             "indexes",
             format!("not valid: {}", invalid.join(", ")),
-            "their making was broken off: REINDEX INDEX CONCURRENTLY each",
+            "they are being made, or that was broken off: a node that serves makes them anew",
         ));
     }
 }

@@ -1,4 +1,4 @@
-//! Who does it: one node at a time, at the pace the operator wants.
+//! Who does it: one node at a time, at the pace the operator wants; and who makes indexes that are missing.
 
 use std::{
     sync::Arc,
@@ -15,6 +15,7 @@ use super::{BackfillState, BackfillStatus, Pace, index_configured, step::step};
 use crate::{
     PostgresError,
     connection::{Connector, lock_key},
+    schema::{VERSIONS, make_missing_indexes},
 };
 
 /// What is told on the nodes' channel when there may be something to do.
@@ -61,6 +62,9 @@ pub(super) async fn run(
     mut go_on: impl FnMut(&BackfillStatus) -> bool,
 ) -> Result<bool, PostgresError> {
     let session = connector.connect().await?;
+    if let Err(error) = make_missing_indexes(&session, &connector.schema, VERSIONS).await {
+        tracing::warn!(%error, "an index that is missing can't be made; it is tried again");
+    }
     let mut status = BackfillStatus::read(&session).await?;
     if status.state == BackfillState::Idle {
         return Ok(true);

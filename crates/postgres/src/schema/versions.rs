@@ -5,40 +5,50 @@ use super::SchemaName;
 use crate::PostgresError;
 
 /// One step of the schema: what it is for, and its statements.
-pub(super) struct Version {
+pub(crate) struct Version {
     pub(super) summary: &'static str,
     pub(super) sql: &'static str,
+    /// Nothing but indexes of tables that may be large. Where there are events they are made behind the
+    /// migration, while the relay serves, and no query may count on them before.
+    pub(super) online: bool,
 }
 
 /// All steps; the first one makes version 1.
-pub(super) static VERSIONS: &[Version] = &[
+pub(crate) static VERSIONS: &[Version] = &[
     Version {
         summary: "events, tags, and what deletes and hides them",
         sql: include_str!("v1.sql"),
+        online: false,
     },
     Version {
         summary: "the state of the tag index's backfill",
         sql: include_str!("v2.sql"),
+        online: false,
     },
     Version {
         summary: "indexes that an import puts off",
         sql: include_str!("deferred_indexes.sql"),
+        online: false,
     },
     Version {
         summary: "who is kept out",
         sql: include_str!("bans.sql"),
+        online: false,
     },
     Version {
         summary: "sessions of browsers",
         sql: include_str!("sessions.sql"),
+        online: false,
     },
     Version {
         summary: "the server's history that numbers belong to",
         sql: include_str!("timeline.sql"),
+        online: false,
     },
     Version {
         summary: "rows of tags that go before their index is made",
         sql: include_str!("orphans.sql"),
+        online: false,
     },
 ];
 
@@ -55,7 +65,7 @@ CREATE TABLE IF NOT EXISTS {schema}.versions (
 pub fn schema_sql(schema: &str) -> Result<String, PostgresError> {
     let name = SchemaName::new(schema)?;
     let step = |(number, version): (i32, &Version)| {
-        let Version { summary, sql } = version;
+        let Version { summary, sql, .. } = version;
         let record = record(number, version);
         format!("-- Version {number}: {summary}\n{sql}{record};\n")
     };

@@ -11,6 +11,7 @@ mod backfill;
 mod faults;
 mod full_disk;
 mod importing;
+mod migrations;
 mod nodes;
 mod opening;
 mod plans;

@@ -4,7 +4,7 @@
 //!     cargo run --release -p hikyaku-postgres --example measure -- URL SCHEMA CORPUS [EVENTS]
 //!
 //! An empty schema is filled as an import fills it, its indexes made at the end; one that has events
-//! already is only asked.
+//! already is only asked. CONNECTIONS=1 in the environment keeps each request to one connection.
 //!
 //!     cargo run --release -p hikyaku-postgres --example measure -- URL SCHEMA --backfill SHARE SECONDS
 //!
@@ -61,10 +61,13 @@ fn main() {
     let most = arguments
         .get(3)
         .map_or(usize::MAX, |text| text.parse().unwrap());
+    let defaults = Options::new(url);
+    let connections = env::var("CONNECTIONS").map(|text| text.parse().unwrap());
     let options = Options {
         schema: schema.clone(),
         defer_indexes: true,
-        ..Options::new(url)
+        connections_per_worker: connections.unwrap_or(defaults.connections_per_worker),
+        ..defaults
     };
     let store = PostgresStore::open(&options).unwrap();
     let lines = BufReader::new(File::open(corpus).unwrap())

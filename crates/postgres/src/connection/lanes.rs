@@ -1,7 +1,7 @@
 //! The connections of one reader. They are its own while it lives; afterwards the next one takes them.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     sync::{Arc, Mutex, PoisonError},
     time::Instant,
 };
@@ -21,6 +21,8 @@ pub(crate) struct Lanes {
     open: RefCell<Vec<Arc<Session>>>,
     /// Connections are made one after the other, so that there are never more than may be.
     making: tokio::sync::Mutex<()>,
+    /// The server had no connection to spare for a share of a request; until one is made for a whole one.
+    refused: Cell<bool>,
 }
 
 impl Lanes {
@@ -31,6 +33,7 @@ impl Lanes {
             max: max.max(1),
             open: RefCell::default(),
             making: tokio::sync::Mutex::default(),
+            refused: Cell::new(false),
         }
     }
 
@@ -51,13 +54,38 @@ impl Lanes {
         if let Some(session) = self.free() {
             return Ok(session);
         }
+        self.open_one().await
+    }
+
+    async fn open_one(&self) -> Result<InUse, PostgresError> {
         let session = match self.take_idle() {
             Some(session) => session,
             None => self.connector.connect().await?,
         };
+        self.refused.set(false);
         let in_use = session.in_use();
         self.open.borrow_mut().push(session);
         Ok(in_use)
+    }
+
+    /// Returns one more connection for a share of a request's work, if one has nothing to do or may be
+    /// made at once.
+    pub(crate) async fn another(&self) -> Option<InUse> {
+        let unused = |open: &[Arc<Session>]| {
+            let mut unused = open.iter().filter(|session| !session.client.is_closed());
+            let unused = unused.find(|session| session.users() == 0)?;
+            Some(unused.in_use())
+        };
+        if let Some(session) = unused(&self.open.borrow()) {
+            return Some(session);
+        }
+        let _turn = self.making.try_lock().ok()?;
+        if self.refused.get() || self.open.borrow().len() >= self.max {
+            return None;
+        }
+        let made = self.open_one().await;
+        self.refused.set(made.is_err());
+        made.ok()
     }
 
     /// Returns an open connection, unless a new one would be better and is allowed.

@@ -5,6 +5,7 @@ mod lanes;
 mod own;
 mod parameters;
 mod session;
+mod sessions;
 mod tls;
 
 pub use connect::Address;
@@ -12,3 +13,4 @@ pub(crate) use connect::Connector;
 pub(crate) use lanes::{IdleSessions, Lanes};
 pub(crate) use own::OwnThread;
 pub(crate) use session::{Session, lock_key};
+pub(crate) use sessions::Sessions;

@@ -10,7 +10,10 @@ use hikyaku_store::{
 };
 
 use super::{cursor::searches, indexed::AskedNames, merge::Merge, place::Direction};
-use crate::{PostgresError, connection::Lanes};
+use crate::{
+    PostgresError,
+    connection::{Lanes, Sessions},
+};
 
 /// Matches counted between two looks at whose turn it is on the connection.
 const TURN: u64 = 16_384;
@@ -52,7 +55,9 @@ async fn count(
     snapshot: Sequence,
 ) -> Result<CountStep, PostgresError> {
     let names = AskedNames::of(&query.filters);
-    let all = names.are_indexed(&*lanes.session().await?).await?;
+    let session = lanes.session().await?;
+    let all = names.are_indexed(Sessions::new(&session, None)).await?;
+    drop(session);
     let found = matches(&lanes, &query, snapshot).await?;
     Ok(if all {
         CountStep::Done(found)
@@ -74,7 +79,7 @@ async fn matches(lanes: &Lanes, query: &Query, snapshot: Sequence) -> Result<u64
     loop {
         let session = lanes.session().await?;
         for _ in 0..TURN {
-            if merge.next(&session).await?.is_none() {
+            if merge.next(Sessions::new(&session, None)).await?.is_none() {
                 return Ok(count);
             }
             count += 1;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 use hikyaku_event::Kind;
 use hikyaku_store::{
     Allowance, Budget, Completeness, LocalFuture, Query, QueryCursor, QueryStep, Sequence,
@@ -17,6 +18,7 @@ use tokio::try_join;
 
 use super::{
     condition::Asked,
+    driver::STREAMS_SHARED,
     indexed::AskedNames,
     merge::Merge,
     place::{Direction, Hit, Place, Span},
@@ -25,11 +27,13 @@ use super::{
 use crate::{
     PostgresError,
     columns::{self, Word},
-    connection::{Lanes, Session},
+    connection::{Lanes, Session, Sessions},
 };
 
 /// Events that are fetched at once.
 const BUNCH: usize = 512;
+/// Events that are worth a connection of their own to fetch them.
+const EVENTS_SHARED: usize = 32;
 /// All of the order.
 pub(super) const EVERYTHING: Span = Span {
     newest: Place::NEWEST,
@@ -117,6 +121,7 @@ async fn answer(
     let searches = searches(&query, snapshot, |limit| query.limits.allowance(limit));
     let mut merge = Merge::new(searches, Direction::Forward);
     let names = AskedNames::of(&query.filters);
+    let much = streams(&query) >= 2 * STREAMS_SHARED;
     let mut indexed = None;
     let end = |merge: &Merge, indexed| match merge.completeness() {
         // What is not indexed yet may match too.
@@ -126,21 +131,23 @@ async fn answer(
     loop {
         // Between two bunches the connection is anybody's: the client may take its time.
         let session = lanes.session().await?;
+        let mut second = if much { lanes.another().await } else { None };
+        let sessions = Sessions::new(&session, second.as_deref());
         let mut bunch = Vec::new();
         if indexed.is_none() && names.may_be_refused() {
             // Before anything else is sent: the answer to that would find nobody.
-            indexed = Some(names.are_indexed(&session).await?);
+            indexed = Some(names.are_indexed(sessions).await?);
         } else if indexed.is_none() {
             // Sent together with the first look into the index, and before it: a name that is indexed
             // wholly stays so.
-            AskedNames::prepare(&session).await?;
+            AskedNames::prepare(sessions).await?;
             let (whole, first) =
-                try_join!(biased; names.are_indexed(&session), merge.next(&session))?;
+                try_join!(biased; names.are_indexed(sessions), merge.next(sessions))?;
             indexed = Some(whole);
             bunch.extend(first);
         }
         while bunch.len() < BUNCH
-            && let Some(hit) = merge.next(&session).await?
+            && let Some(hit) = merge.next(sessions).await?
         {
             bunch.push(hit);
         }
@@ -148,8 +155,11 @@ async fn answer(
             return Ok(end(&merge, indexed));
         }
         let ended = bunch.len() < BUNCH;
-        let events = fetch(&session, &bunch).await?;
-        drop(session);
+        if second.is_none() && bunch.len() >= 2 * EVENTS_SHARED {
+            second = lanes.another().await;
+        }
+        let events = fetch(Sessions::new(&session, second.as_deref()), &bunch).await?;
+        drop((session, second));
         ready.borrow_mut().extend(events);
         if ended {
             return Ok(end(&merge, indexed));
@@ -157,8 +167,25 @@ async fn answer(
     }
 }
 
+/// Returns about how many ways down a tree the answer takes.
+fn streams(query: &Query) -> usize {
+    let streams = query.filters.iter().map(|filter| {
+        let values = filter.tags.iter().map(|tag| tag.values.len());
+        let ids = filter.ids.iter().map(Vec::len);
+        let authors = filter.authors.iter().map(Vec::len);
+        values.chain(ids).chain(authors).max().unwrap_or(1)
+    });
+    streams.sum()
+}
+
 /// Fetches events in the order of the hits. Those that were removed meanwhile are left out.
-async fn fetch(session: &Session, hits: &[Hit]) -> Result<Vec<StoredEvent>, PostgresError> {
+async fn fetch(sessions: Sessions<'_>, hits: &[Hit]) -> Result<Vec<StoredEvent>, PostgresError> {
+    let shares = sessions.share(hits, EVENTS_SHARED);
+    let events = try_join_all(shares.map(|(session, hits)| fetch_some(session, hits))).await?;
+    Ok(events.concat())
+}
+
+async fn fetch_some(session: &Session, hits: &[Hit]) -> Result<Vec<StoredEvent>, PostgresError> {
     let numbers: Vec<i64> = hits.iter().map(|hit| hit.seq).collect();
     let sql = "SELECT seq, id, age, kind, json FROM {schema}.events WHERE seq = ANY($1)";
     let rows = session.rows(sql, &[&numbers]).await?;

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use futures_util::future::try_join_all;
+
 use super::{
     condition::{Asked, Decided},
     place::{Direction, Hit, Place},
     statement::{self, Index, Lead, Page},
 };
-use crate::{PostgresError, connection::Session};
+use crate::{
+    PostgresError,
+    connection::{Session, Sessions},
+};
 
 /// What one more stream costs, in entries read on: a way down a tree.
 const STREAM_COST: u64 = 8;
@@ -18,6 +23,9 @@ const TAKE_SELECTIVE: usize = 16;
 /// that others on the connection need not wait long.
 const STATEMENT_ENTRIES_MAX: usize = 16_384;
 const STATEMENT_STREAMS_MAX: usize = 2_048;
+
+/// Streams that are worth a connection of their own.
+pub(super) const STREAMS_SHARED: usize = 16;
 
 /// Entries that one statement counts at most: it hands nothing out, so they may be more.
 const COUNT_ENTRIES_MAX: i32 = 65_536;
@@ -261,10 +269,10 @@ impl Driver {
         self.entry_cost * entries as u64 + STREAM_COST * due.len().min(STATEMENT_STREAMS_MAX) as u64
     }
 
-    /// Reads on, by one statement of each index it uses.
+    /// Reads on, by one statement of each index it uses and each connection that has a share in it.
     pub(crate) async fn advance(
         &mut self,
-        session: &Session,
+        sessions: Sessions<'_>,
         asked: &Asked,
         want: usize,
     ) -> Result<(), PostgresError> {
@@ -285,38 +293,39 @@ impl Driver {
                 .map(|number| self.next_take(*number, want, len))
                 .max();
             let take = take.unwrap_or(1);
-            let streams: Vec<_> = numbers
+            let page = Page {
+                end: self.end,
+                take: i32::try_from(take).unwrap_or(i32::MAX),
+                direction: self.direction,
+            };
+            let leads: Vec<_> = numbers
                 .iter()
                 .filter_map(|number| self.streams.get(*number))
                 .filter_map(|stream| Some((stream.lead.clone(), stream.next?)))
                 .collect();
-            let read = statement::read(
-                session,
-                &index,
-                &streams,
-                decided,
-                asked,
-                Page {
-                    end: self.end,
-                    take: i32::try_from(take).unwrap_or(i32::MAX),
-                    direction: self.direction,
-                },
-            )
-            .await?;
+            let shares = sessions.share(&leads, STREAMS_SHARED);
+            let reads = shares.map(|(session, leads)| {
+                statement::read(session, &index, leads, decided, asked, page)
+            });
+            let reads = try_join_all(reads).await?;
             for number in &numbers {
                 if let Some(stream) = self.streams.get_mut(*number) {
                     stream.next = None;
                     stream.take = take;
                 }
             }
-            for (nth, place) in read.full {
-                let number = numbers.get(nth).copied().unwrap_or(usize::MAX);
-                if let Some(stream) = self.streams.get_mut(number) {
-                    stream.next = place.next(self.direction);
+            let mut before = 0;
+            for read in reads {
+                for (nth, place) in read.full {
+                    let number = numbers.get(before + nth).copied().unwrap_or(usize::MAX);
+                    if let Some(stream) = self.streams.get_mut(number) {
+                        stream.next = place.next(self.direction);
+                    }
                 }
+                before += read.streams;
+                self.found
+                    .extend(read.hits.into_iter().map(|(_, hit)| (hit.place, hit.seq)));
             }
-            self.found
-                .extend(read.hits.into_iter().map(|(_, hit)| (hit.place, hit.seq)));
         }
         Ok(())
     }

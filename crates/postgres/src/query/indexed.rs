@@ -1,8 +1,12 @@
 //! Whether all events are indexed by the tag names that are asked for.
 
+use futures_util::future::try_join_all;
 use hikyaku_event::{Filter, TagName};
 
-use crate::{PostgresError, connection::Session};
+use crate::{
+    PostgresError,
+    connection::{Session, Sessions},
+};
 
 const INDEXED: &str = "SELECT name, filled FROM {schema}.tag_names \
     WHERE name = ANY($1) AND NOT dropping";
@@ -22,12 +26,18 @@ impl AskedNames {
     /// Tells whether all events are indexed by all of these names. A letter that was switched off is
     /// answered from what is there, which is nothing; that a longer name is not indexed is an error.
     ///
-    /// To be asked before the first look into the index, or sent before it: a name that is indexed
-    /// wholly stays so.
-    pub(super) async fn are_indexed(&self, session: &Session) -> Result<bool, PostgresError> {
+    /// To be asked before the first look into the index, or sent before it over each connection that
+    /// looks: a name that is indexed wholly stays so.
+    pub(super) async fn are_indexed(&self, sessions: Sessions<'_>) -> Result<bool, PostgresError> {
         if self.0.is_empty() {
             return Ok(true);
         }
+        let each = sessions.each().map(|session| self.are_indexed_now(session));
+        let whole = try_join_all(each).await?;
+        Ok(whole.into_iter().all(|whole| whole))
+    }
+
+    async fn are_indexed_now(&self, session: &Session) -> Result<bool, PostgresError> {
         let names: Vec<&str> = self.0.iter().map(TagName::as_str).collect();
         let rows = session.rows(INDEXED, &[&names]).await?;
         let is_there = |name: &TagName| {
@@ -46,9 +56,11 @@ impl AskedNames {
         self.0.iter().any(|name| name.letter().is_none())
     }
 
-    /// Makes the statement known to the connection, so that asking it and what follows stay in order.
-    pub(super) async fn prepare(session: &Session) -> Result<(), PostgresError> {
-        session.prepared(INDEXED).await?;
+    /// Makes the statement known to the connections, so that asking it and what follows stay in order.
+    pub(super) async fn prepare(sessions: Sessions<'_>) -> Result<(), PostgresError> {
+        for session in sessions.each() {
+            session.prepared(INDEXED).await?;
+        }
         Ok(())
     }
 }

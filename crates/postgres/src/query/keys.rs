@@ -14,7 +14,7 @@ use super::{
 use crate::{
     PostgresError,
     columns::{self, Tie, Word},
-    connection::Lanes,
+    connection::{Lanes, Sessions},
     waiting::wait,
 };
 
@@ -67,14 +67,15 @@ impl PostgresKeys {
 
     async fn next_page(&mut self) -> Result<Vec<Key>, PostgresError> {
         let session = self.lanes.session().await?;
+        let alone = Sessions::new(&session, None);
         if let Some(names) = self.names.take()
-            && !names.are_indexed(&session).await?
+            && !names.are_indexed(alone).await?
         {
             return Err(PostgresError::Unavailable(
                 "not all events are indexed by these tags".to_owned(),
             ));
         }
-        let hits = self.search.take(&session, self.page).await?;
+        let hits = self.search.take(alone, self.page).await?;
         self.ended = hits.len() < self.page;
         self.page = (self.page * 4).min(PAGE_MAX);
         let numbers: Vec<i64> = hits.iter().map(|hit| hit.seq).collect();

@@ -9,7 +9,7 @@ use super::{
     place::{Direction, Hit, Place},
     search::Search,
 };
-use crate::{PostgresError, connection::Session};
+use crate::{PostgresError, connection::Sessions};
 
 /// Matches that are asked for at once, at most.
 const PAGE_MAX: usize = 4_096;
@@ -84,9 +84,12 @@ impl Merge {
     }
 
     /// Returns the next event of the answer.
-    pub(crate) async fn next(&mut self, session: &Session) -> Result<Option<Hit>, PostgresError> {
+    pub(crate) async fn next(
+        &mut self,
+        sessions: Sessions<'_>,
+    ) -> Result<Option<Hit>, PostgresError> {
         loop {
-            self.fill(session).await?;
+            self.fill(sessions).await?;
             let first = self
                 .parts
                 .iter()
@@ -127,8 +130,9 @@ impl Merge {
         }
     }
 
-    /// Has every part know its next match; their statements go together.
-    async fn fill(&mut self, session: &Session) -> Result<(), PostgresError> {
+    /// Has every part know its next match; their statements go together, and over as many connections as
+    /// there are.
+    async fn fill(&mut self, sessions: Sessions<'_>) -> Result<(), PostgresError> {
         let left_out = self.left_out;
         for part in &mut self.parts {
             if left_out && part.state == State::Full {
@@ -139,19 +143,24 @@ impl Merge {
             .parts
             .iter_mut()
             .filter(|part| part.state != State::Ended && part.waiting.is_empty());
-        try_join_all(empty.map(|part| part.fill(session))).await?;
+        let mut empty: Vec<_> = empty.collect();
+        if let [only] = &mut empty[..] {
+            return only.fill(sessions).await;
+        }
+        let each = empty.into_iter().enumerate();
+        try_join_all(each.map(|(nth, part)| part.fill(sessions.only(nth)))).await?;
         Ok(())
     }
 }
 
 impl Part {
-    async fn fill(&mut self, session: &Session) -> Result<(), PostgresError> {
+    async fn fill(&mut self, sessions: Sessions<'_>) -> Result<(), PostgresError> {
         if !self.exhausted {
             let page = match self.state {
                 State::Full => PAGE_LOOK.min(self.page),
                 _ => self.page,
             };
-            let hits = self.search.take(session, page).await?;
+            let hits = self.search.take(sessions, page).await?;
             self.exhausted = hits.len() < page;
             self.waiting.extend(hits);
             self.page = (self.page * 4).min(PAGE_MAX);

@@ -13,7 +13,11 @@ use super::{
     place::{Direction, Hit, Place, Span},
     statement::{self, Index, Lead},
 };
-use crate::{PostgresError, columns, columns::Word, connection::Session};
+use crate::{
+    PostgresError, columns,
+    columns::Word,
+    connection::{Session, Sessions},
+};
 
 /// With so many streams, walking a wider index and looking at each event may be less.
 const STREAMS_MANY: usize = 256;
@@ -86,7 +90,7 @@ impl Search {
     /// Returns the next matches: as many as wanted, fewer only at the end.
     pub(crate) async fn take(
         &mut self,
-        session: &Session,
+        sessions: Sessions<'_>,
         want: usize,
     ) -> Result<Vec<Hit>, PostgresError> {
         let Some(next) = self.next else {
@@ -99,7 +103,7 @@ impl Search {
             self.started = true;
             self.drivers = match &asked.ids {
                 Some(ids) => {
-                    let hits = statement::by_id(session, ids, asked).await?;
+                    let hits = statement::by_id(sessions, ids, asked).await?;
                     vec![Driver::finished(hits, self.direction)]
                 }
                 None => drivers(asked, &self.span, self.direction),
@@ -131,7 +135,7 @@ impl Search {
                 self.next = None;
                 return Ok(Vec::new());
             };
-            driver.advance(session, asked, want).await?;
+            driver.advance(sessions, asked, want).await?;
         }
     }
 }

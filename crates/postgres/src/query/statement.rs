@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::try_join_all;
 use hikyaku_event::TagName;
 use tokio_postgres::types::ToSql;
 
@@ -18,7 +19,7 @@ use super::{
 use crate::{
     PostgresError,
     columns::{Tie, Word},
-    connection::Session,
+    connection::{Session, Sessions},
 };
 
 /// An index that can propose.
@@ -42,6 +43,9 @@ pub(crate) enum Lead {
     All,
 }
 
+/// Ids that are worth a connection of their own.
+const IDS_SHARED: usize = 24;
+
 /// How much to read of each stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Page {
@@ -55,6 +59,8 @@ pub(crate) struct Page {
 /// What was read of a stream.
 #[derive(Debug, Default)]
 pub(crate) struct Read {
+    /// How many streams were read.
+    pub(crate) streams: usize,
     pub(crate) hits: Vec<(usize, Hit)>,
     /// For streams that gave as much as they were to: their number and the last place read.
     pub(crate) full: Vec<(usize, Place)>,
@@ -92,7 +98,10 @@ pub(crate) async fn read(
     let (sql, parameters) = prepare(index, streams, decided, asked, page, sparse);
     let parameters: Vec<_> = parameters.iter().map(as_sql).collect();
     let mut given: Vec<(i32, Place)> = vec![(0, Place::NEWEST); streams.len()];
-    let mut read = Read::default();
+    let mut read = Read {
+        streams: streams.len(),
+        ..Read::default()
+    };
     for row in session.rows(&sql, &parameters).await? {
         let number = usize::try_from(row.get::<_, i64>(0) - 1).unwrap_or(0);
         let place = Place {
@@ -284,6 +293,16 @@ fn as_sql(parameter: &Parameter) -> &(dyn ToSql + Sync) {
 
 /// Finds the events of ids, each for itself.
 pub(crate) async fn by_id(
+    sessions: Sessions<'_>,
+    ids: &[Word],
+    asked: &Asked,
+) -> Result<Vec<Hit>, PostgresError> {
+    let shares = sessions.share(ids, IDS_SHARED);
+    let hits = try_join_all(shares.map(|(session, ids)| some_by_id(session, ids, asked))).await?;
+    Ok(hits.concat())
+}
+
+async fn some_by_id(
     session: &Session,
     ids: &[Word],
     asked: &Asked,

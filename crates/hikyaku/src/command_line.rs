@@ -124,6 +124,10 @@ Examples:
         asking: Asking,
         #[command(flatten)]
         origin: Origin,
+        /// Only what nostream has first seen so long before its last event, and all that is replaceable:
+        /// 90s, 15m, 12h, 30d
+        #[arg(long, value_name = "TIME", value_parser = seconds, requires = "from_nostream")]
+        seen_within: Option<u64>,
         /// Stop at the first invalid line, with exit code 1
         #[arg(long)]
         strict: bool,

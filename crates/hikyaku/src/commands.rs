@@ -37,10 +37,11 @@ pub(crate) fn run(command: &Command, effective: &Effective) -> Result<ExitCode, 
         Command::Import {
             asking,
             origin,
+            seen_within,
             strict,
             unchecked,
         } => {
-            let (input, total) = origin::open(origin)?;
+            let (input, total) = origin::open(origin, seen_within.map(Duration::from_secs))?;
             // First, lest a signal in between leave the store as it is.
             let stop = stop_flag()?;
             let store = Store::reach(settings, Absent::Make)?;

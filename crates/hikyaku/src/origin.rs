@@ -1,7 +1,7 @@
 //! Where an import's events are from: opened by the command itself, whoever has the store open, so that
 //! a server needs neither the right to read another relay's database nor its password.
 
-use std::{env, fs::File, io, path::Path};
+use std::{env, fs::File, io, path::Path, time::Duration};
 
 use hikyaku_sources::{
     Lines, Source, SourceError, nostr_rs_relay::NostrRsRelay, nostream::Nostream, strfry::Strfry,
@@ -10,10 +10,14 @@ use hikyaku_sources::{
 use crate::{command_line::Origin, failure::Failure, operations::Input, present::Total};
 
 /// Opens an import's input, and says how much there is of it, if that is known.
-pub(crate) fn open(origin: &Origin) -> Result<(Input, Total), Failure> {
+pub(crate) fn open(
+    origin: &Origin,
+    seen_within: Option<Duration>,
+) -> Result<(Input, Total), Failure> {
     if let Some(address) = &origin.from_nostream {
         let password = env::var("PGPASSWORD").ok();
-        Ok(source(Nostream::connect(address, password.as_deref())?))
+        let nostream = Nostream::connect(address, password.as_deref(), seen_within)?;
+        Ok(source(nostream))
     } else if let Some(folder) = &origin.from_strfry {
         Ok(source(Strfry::open(folder)?))
     } else if let Some(path) = &origin.from_nostr_rs_relay {

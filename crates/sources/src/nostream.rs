@@ -55,8 +55,14 @@ pub struct Nostream {
 
 impl Nostream {
     /// Connects to `postgres://user@host/database` (or `key=value` pairs), with TLS as libpq's
-    /// `sslmode` has it. Where it names no password, `password` is used.
-    pub fn connect(address: &str, password: Option<&str>) -> Result<Self, SourceError> {
+    /// `sslmode` has it. Where it names no password, `password` is used. With `seen_within` only those
+    /// rows are read that nostream first saw within that time before the last one it has, and all
+    /// replaceable ones: their newer versions take a row's place, and not its time.
+    pub fn connect(
+        address: &str,
+        password: Option<&str>,
+        seen_within: Option<Duration>,
+    ) -> Result<Self, SourceError> {
         let Address { mut config, tls } = address.parse().map_err(|error: PostgresError| {
             SourceError::Unreachable(format!(
                 "{error}; an address looks like \
@@ -87,7 +93,7 @@ impl Nostream {
             }),
         };
         let client = client.map_err(|error| refused(&place, &error))?;
-        let (page, total) = runtime.block_on(look(&client, &place))?;
+        let (page, total) = runtime.block_on(look(&client, &place, seen_within))?;
         Ok(Self {
             runtime,
             client,
@@ -143,7 +149,11 @@ impl Source for Nostream {
 }
 
 /// Looks whether this is nostream's database, and prepares to read it.
-async fn look(client: &Client, place: &str) -> Result<(Statement, Option<u64>), SourceError> {
+async fn look(
+    client: &Client,
+    place: &str,
+    seen_within: Option<Duration>,
+) -> Result<(Statement, Option<u64>), SourceError> {
     let failed = |error: Error| refused(place, &error);
     // Whatever the server's settings are: nothing is written, and a page waits for the import.
     client
@@ -185,13 +195,23 @@ async fn look(client: &Client, place: &str) -> Result<(Statement, Option<u64>), 
     } else {
         "false"
     };
+    let which = match seen_within {
+        None => String::new(),
+        Some(_) if !has("first_seen") => {
+            return Err(SourceError::Foreign(format!(
+                "the table `events` of the database {place} does not say when a row was first seen: \
+                 read it whole"
+            )));
+        }
+        Some(within) => recent(client, within).await.map_err(failed)?,
+    };
     // The columns' own order, which the index on the time has: without its table, a name in ORDER BY is
     // that of the select list, and each page would sort all that is left.
     let page = client
         .prepare(&format!(
             "SELECT event_id, event_pubkey, event_created_at::bigint, event_kind::bigint, \
              event_tags::text, event_content, event_signature, {deleted} FROM events \
-             WHERE (event_created_at, event_id) > ($1::bigint, $2::bytea) \
+             WHERE (event_created_at, event_id) > ($1::bigint, $2::bytea) {which}\
              ORDER BY events.event_created_at, events.event_id LIMIT $3::bigint"
         ))
         .await
@@ -206,8 +226,22 @@ async fn look(client: &Client, place: &str) -> Result<(Statement, Option<u64>), 
         .map_err(failed)?;
     // Not known before the first ANALYZE.
     #[expect(clippy::cast_sign_loss, reason = "looked at first")]
-    let total = (estimate > 0.0).then_some(estimate as u64);
+    let total = (estimate > 0.0 && seen_within.is_none()).then_some(estimate as u64);
     Ok((page, total))
+}
+
+/// Returns the condition on rows of the last time. It goes by nostream's own clock, in whatever time zone
+/// that is.
+async fn recent(client: &Client, within: Duration) -> Result<String, Error> {
+    let since = "SELECT (max(first_seen) - make_interval(secs => $1))::text FROM events";
+    let since = client.query_one(since, &[&within.as_secs_f64()]).await?;
+    let since: Option<&str> = since.try_get(0)?;
+    Ok(since.map_or_else(String::new, |since| {
+        format!(
+            "AND (first_seen >= '{since}' OR event_kind IN (0, 3, 41) \
+             OR event_kind BETWEEN 10000 AND 19999 OR event_kind BETWEEN 30000 AND 39999) "
+        )
+    }))
 }
 
 /// Writes a row's event as JSON; none for a deleted row.

@@ -1,6 +1,6 @@
 //! nostream's database.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use hikyaku_event::testing::{Author, EventBuilder};
 use hikyaku_postgres::testing::Cluster;
@@ -9,7 +9,7 @@ use hikyaku_sources::{Rows, Source, SourceError, nostream::Nostream, testing::No
 use crate::{Given, hard, ids, notes, read_all, read_some, refusal};
 
 fn open(address: &str) -> Nostream {
-    Nostream::connect(address, None).unwrap()
+    Nostream::connect(address, None, None).unwrap()
 }
 
 #[test]
@@ -19,6 +19,7 @@ fn nostreams_database_is_read_as_nostream_serves_it() {
     events_are_rebuilt_from_their_columns(&database(&cluster, "columns"));
     deleted_replaced_and_expiring_rows_are_told_apart(&database(&cluster, "states"));
     a_page_costs_what_is_in_it(&cluster);
+    what_came_lately_is_read_alone(&database(&cluster, "lately"));
     pages_follow_each_other_without_gap_or_double(&database(&cluster, "pages"));
     a_lost_connection_is_no_end(&database(&cluster, "lost"));
     what_is_not_nostreams_is_refused(&cluster);
@@ -94,6 +95,40 @@ fn deleted_replaced_and_expiring_rows_are_told_apart(address: &str) {
         given.ids.iter().collect::<BTreeSet<_>>(),
         expected.iter().collect::<BTreeSet<_>>()
     );
+}
+
+fn what_came_lately_is_read_alone(address: &str) {
+    let relay = NostreamDatabase::create(address);
+    let alice = Author::new(1);
+    let within = |seconds| {
+        let within = Some(Duration::from_secs(seconds));
+        let mut source = Nostream::connect(address, None, within).unwrap();
+        assert_eq!(source.total(), None);
+        read_all(&mut source).unwrap().ids
+    };
+    assert!(within(60).is_empty(), "there is nothing at all");
+    let notes = notes(4);
+    let profile = |at| EventBuilder::new(0).created_at(at).sign(&alice);
+    relay.add(&notes[..2]);
+    relay.add_replacing(&profile(1));
+    relay.run("update events set first_seen = first_seen - interval '3 hours'");
+    relay.add(&notes[2..3]);
+    relay.run("update events set first_seen = first_seen - interval '1 hour'");
+    // In the row of its older version, which was seen before.
+    relay.add_replacing(&profile(2));
+    relay.add(&notes[3..]);
+    let sorted = |mut ids: Vec<_>| {
+        ids.sort_unstable();
+        ids
+    };
+    let lately = [&profile(2), &notes[3]];
+    assert_eq!(sorted(within(60)), sorted(ids(lately)));
+    let lately = [&profile(2), &notes[2], &notes[3]];
+    assert_eq!(sorted(within(2 * 3600)), sorted(ids(lately)));
+    assert_eq!(within(5 * 3600).len(), 5);
+    relay.run("alter table events drop column first_seen");
+    let refused = refusal(Nostream::connect(address, None, Some(Duration::ZERO)));
+    assert!(refused.to_string().contains("read it whole"), "{refused}");
 }
 
 fn a_page_costs_what_is_in_it(cluster: &Cluster) {
@@ -175,7 +210,7 @@ fn a_lost_connection_is_no_end(address: &str) {
 }
 
 fn what_is_not_nostreams_is_refused(cluster: &Cluster) {
-    let connect = |address: &str| refusal(Nostream::connect(address, Some("secret")));
+    let connect = |address: &str| refusal(Nostream::connect(address, Some("secret"), None));
     let empty = database(cluster, "empty");
     assert!(matches!(connect(&empty), SourceError::Foreign(text) if text.contains("no table")));
     let absent = empty.replace("empty", "absent");

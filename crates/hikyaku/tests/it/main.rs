@@ -15,6 +15,7 @@ mod bench_tables;
 mod configuration;
 mod damage;
 mod doctor;
+mod failover;
 mod kill_nine;
 mod members;
 mod moving_in;

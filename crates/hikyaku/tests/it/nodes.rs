@@ -37,8 +37,11 @@ struct Node {
 }
 
 fn start(place: &Place, cluster: &Cluster, settings: &[(&str, &str)]) -> Relay {
-    let url = cluster.url();
-    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--store", &url]);
+    start_on(place, &cluster.url(), settings)
+}
+
+pub(crate) fn start_on(place: &Place, url: &str, settings: &[(&str, &str)]) -> Relay {
+    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--store", url]);
     command
         .env("HIKYAKU_TIMEOUTS_CLOSE_SECONDS", "1")
         .env("HIKYAKU_WORKERS", "2")
@@ -57,7 +60,7 @@ fn nodes(count: usize, cluster: &Cluster, settings: &[(&str, &str)]) -> Vec<Node
 }
 
 /// Connects; `None` if the node is away.
-fn connect(address: &str) -> Option<WebSocket<TcpStream>> {
+pub(crate) fn connect(address: &str) -> Option<WebSocket<TcpStream>> {
     let stream = TcpStream::connect(address).ok()?;
     Some(client(format!("ws://{address}/"), stream).ok()?.0)
 }
@@ -73,7 +76,7 @@ fn read(socket: &mut WebSocket<TcpStream>) -> Option<Value> {
 }
 
 /// Publishes; `None` if the node has gone before it answered.
-fn publish(socket: &mut WebSocket<TcpStream>, event: &Event) -> Option<bool> {
+pub(crate) fn publish(socket: &mut WebSocket<TcpStream>, event: &Event) -> Option<bool> {
     let event = str::from_utf8(event.json()).unwrap();
     socket
         .send(Message::text(format!("[\"EVENT\",{event}]")))
@@ -90,10 +93,10 @@ fn publish(socket: &mut WebSocket<TcpStream>, event: &Event) -> Option<bool> {
 }
 
 /// A subscriber that stays, and whatever it gets, in order.
-struct Subscriber(Client);
+pub(crate) struct Subscriber(Client);
 
 impl Subscriber {
-    fn subscribe(address: &str) -> Self {
+    pub(crate) fn subscribe(address: &str) -> Self {
         let mut client = Client::connect(address);
         client.send(&json!(["REQ", "all", {"kinds": [1, 20_001]}]));
         assert_eq!(client.next().unwrap()[0], "EOSE");
@@ -101,7 +104,7 @@ impl Subscriber {
     }
 
     /// Returns the ids of all events up to and including this one.
-    fn until(&mut self, last: &Event) -> Vec<String> {
+    pub(crate) fn until(&mut self, last: &Event) -> Vec<String> {
         let last = last.id().to_hex();
         let mut ids = Vec::new();
         while ids.last() != Some(&last) {
@@ -113,7 +116,7 @@ impl Subscriber {
     }
 }
 
-fn note(author: u64, number: u64) -> Event {
+pub(crate) fn note(author: u64, number: u64) -> Event {
     let event = EventBuilder::new(1).created_at(TIME + number);
     event
         .content(&number.to_string())
@@ -122,14 +125,14 @@ fn note(author: u64, number: u64) -> Event {
 
 /// What publishers share with who kills.
 #[derive(Default)]
-struct Load {
-    stop: AtomicBool,
+pub(crate) struct Load {
+    pub(crate) stop: AtomicBool,
     accepted: AtomicUsize,
 }
 
 impl Load {
     /// Waits until so many more events were answered OK.
-    fn wait_for(&self, more: usize) {
+    pub(crate) fn wait_for(&self, more: usize) {
         let goal = self.accepted.load(Ordering::Relaxed) + more;
         while self.accepted.load(Ordering::Relaxed) < goal {
             thread::yield_now();
@@ -137,7 +140,7 @@ impl Load {
     }
 
     /// Publishes at a node, wherever it is now, until told to stop; returns what was answered OK.
-    fn publish(&self, author: u64, address: &Mutex<String>) -> Vec<String> {
+    pub(crate) fn publish(&self, author: u64, address: &Mutex<String>) -> Vec<String> {
         let mut accepted = Vec::new();
         let mut socket = None;
         for number in 0.. {

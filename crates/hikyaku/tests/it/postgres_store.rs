@@ -1,4 +1,4 @@
-//! The store in PostgreSQL: moving in, and the index of tags.
+//! The store in PostgreSQL: moving in, the index of tags, and a database that does not answer in time.
 
 use hikyaku_event::{
     Event,
@@ -6,9 +6,12 @@ use hikyaku_event::{
 };
 use hikyaku_postgres::testing::Cluster;
 use hikyaku_sources::testing::NostreamDatabase;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::program::{Ended, Place, ids};
+use crate::{
+    program::{Ended, Place, Relay, ids, lines},
+    websocket::Client,
+};
 
 /// Returns so many notes, of five topics.
 fn notes(count: u64) -> Vec<Event> {
@@ -104,4 +107,111 @@ fn a_nostream_operator_moves_in_and_an_index_is_made_again() {
     assert!(error.contains("`p` stays indexed"), "{error}");
     let error = place.run(&["postgres", "backfill", "status"]).failed(2);
     assert!(error.contains("--store postgres://"), "{error}");
+}
+
+fn serve(place: &Place, url: &str) -> Relay {
+    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--store", url]);
+    command.env("HIKYAKU_TIMEOUTS_CLOSE_SECONDS", "1");
+    Relay::spawn(command)
+}
+
+/// Asks for a topic's notes; returns how many there are, and what stands behind the name in EOSE.
+fn topic(client: &mut Client, topic: &str) -> (usize, Option<Value>) {
+    client.send(&json!(["REQ", "topic", {"#t": [topic]}]));
+    let mut found = 0;
+    loop {
+        let message = client.next().unwrap();
+        if message[0] == "EOSE" {
+            client.send(&json!(["CLOSE", "topic"]));
+            return (found, message.get(2).cloned());
+        }
+        assert_eq!(message[0], "EVENT", "{message}");
+        found += 1;
+    }
+}
+
+#[test]
+fn a_running_relay_says_finish_only_while_all_events_are_indexed() {
+    let cluster = Cluster::start(&[]);
+    let url = cluster.url();
+    let place = Place::new();
+    let run = |arguments: &[&str]| {
+        let arguments = [arguments, &["--store", &url, "--json"]].concat();
+        place.run(&arguments).json()
+    };
+    let wait_for =
+        |state: &str| while run(&["postgres", "backfill", "status"])["state"] != state {};
+    let events = notes(1001);
+    let (last, first) = events.split_last().unwrap();
+    let import = place.run_with(&["import", "--store", &url, "--json"], &lines(first));
+    assert_eq!(import.json()["stored"], 1000);
+    let relay = serve(&place, &url);
+    let mut client = Client::connect(&relay.address);
+    let whole = Some(json!(["finish"]));
+    assert_eq!(topic(&mut client, "topic 0"), (200, whole.clone()));
+
+    run(&["postgres", "drop-tag", "t"]);
+    wait_for("idle");
+    run(&[
+        "postgres", "backfill", "pace", "--share", "100", "--rate", "1",
+    ]);
+    run(&["postgres", "index-tag", "t"]);
+    run(&["postgres", "backfill", "pause"]);
+    let (found, said) = topic(&mut client, "topic 0");
+    assert!(found < 200, "{found} in a moment at one a second");
+    assert_eq!(said, None);
+    // What comes meanwhile is indexed at once.
+    assert_eq!(last.created_at() % 5, 0);
+    assert_eq!(client.publish(last.json())[2], true);
+    let (more, said) = topic(&mut client, "topic 0");
+    assert!(more > found, "{more} after {found}");
+    assert_eq!(said, None);
+    client.send(&json!(["COUNT", "count", {"#t": ["topic 0"]}]));
+    assert_eq!(client.next().unwrap()[2]["approximate"], true);
+
+    run(&["postgres", "backfill", "pace", "--share", "100"]);
+    run(&["postgres", "backfill", "resume"]);
+    wait_for("idle");
+    assert_eq!(topic(&mut client, "topic 0"), (201, whole));
+    client.send(&json!(["COUNT", "count", {"#t": ["topic 0"]}]));
+    assert_eq!(client.next().unwrap()[2], json!({"count": 201}));
+    relay.stop();
+}
+
+#[test]
+fn a_statement_that_is_given_up_is_an_error_and_the_node_comes_back() {
+    let cluster = Cluster::start(&[]);
+    let place = Place::new();
+    let events = notes(5);
+    let mut stored = 0;
+    for setting in ["statement_timeout", "lock_timeout"] {
+        let options = format!("options=-c%20{setting}%3D300");
+        let relay = serve(&place, &format!("{}?{options}", cluster.url()));
+        let mut client = Client::connect(&relay.address);
+        let mut publish = |number: usize| client.publish(events[number].json());
+        assert_eq!(publish(stored)[2], true);
+        stored += 1;
+        let held = cluster.hold("LOCK TABLE hikyaku.events IN ACCESS EXCLUSIVE MODE");
+        let refused = publish(stored);
+        assert_eq!(refused[2], false, "{setting}: {refused}");
+        let reason = refused[3].as_str().unwrap();
+        assert!(reason.starts_with("error: "), "{setting}: {reason}");
+        client.send(&json!(["REQ", "all", {}]));
+        let closed = client.next().unwrap();
+        assert_eq!(closed[0], "CLOSED", "{setting}: {closed}");
+        let reason = closed[2].as_str().unwrap();
+        assert!(reason.starts_with("error: "), "{setting}: {reason}");
+        drop(held);
+        // Nothing of what was refused is there, and it can be sent again.
+        assert_eq!(client.query(&json!({})).len(), stored, "{setting}");
+        assert_eq!(client.publish(events[stored].json())[2], true, "{setting}");
+        stored += 1;
+        assert_eq!(client.query(&json!({})).len(), stored, "{setting}");
+        relay.stop();
+    }
+    let log = cluster.log();
+    for reason in ["statement timeout", "lock timeout"] {
+        let reason = format!("canceling statement due to {reason}");
+        assert!(log.contains(&reason), "{log}");
+    }
 }

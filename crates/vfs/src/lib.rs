@@ -21,6 +21,9 @@ pub use mapping::{MappedFile, Window};
 pub use real::{RealDisk, read_file};
 pub use simulated::{Call, Fault, SimulatedDisk};
 
+/// The multiple at which blocks begin: that of a disk or of a page of memory, whichever is larger.
+pub const BLOCK_BYTES: usize = 4096;
+
 /// A shared handle to a disk.
 pub type Disk = Arc<dyn Vfs>;
 
@@ -65,6 +68,13 @@ pub trait File: Send {
     /// Writes all bytes at `offset`, growing the file if need be. After an error any part of them
     /// may have been written.
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()>;
+    /// Writes as [`File::write_all_at`] does what will hardly be read soon: from the caller's memory
+    /// to the disk, where that can be, without a copy that stays in the system's. Only whole blocks
+    /// of [`BLOCK_BYTES`] go that way, and only if they lie in memory as they do in the file, counted
+    /// from a multiple of it.
+    fn write_through_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.write_all_at(bytes, offset)
+    }
     /// Makes what was written durable, and the length. After an error what was written since the
     /// last success may be lost, even though it can still be read and a later call succeeds.
     fn sync_data(&mut self) -> io::Result<()>;

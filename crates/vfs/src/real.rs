@@ -10,11 +10,11 @@ use std::{
 
 use bytes::Bytes;
 use rustix::{
-    fs::{Advice, FallocateFlags, fadvise, fallocate},
+    fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, fcntl_getfl, fcntl_setfl},
     io::Errno,
 };
 
-use crate::{File, Lock, MappedFile, Vfs, mapping, real_mapping::RealMapping};
+use crate::{BLOCK_BYTES, File, Lock, MappedFile, Vfs, mapping, real_mapping::RealMapping};
 
 /// How many zeros one call writes: large enough that the calls do not count.
 const ZEROS_LEN: usize = 1 << 20;
@@ -128,6 +128,23 @@ impl Lock for RealLock {}
 
 struct RealFile(fs::File);
 
+impl RealFile {
+    /// Writes whole blocks from where they lie; false if the file system, or the memory, is not made
+    /// for that.
+    fn write_direct(&self, blocks: &[u8], offset: u64) -> io::Result<bool> {
+        let flags = fcntl_getfl(&self.0)?;
+        if fcntl_setfl(&self.0, flags | OFlags::DIRECT).is_err() {
+            return Ok(false);
+        }
+        let written = self.0.write_all_at(blocks, offset);
+        fcntl_setfl(&self.0, flags)?;
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),
+            written => written.map(|()| true),
+        }
+    }
+}
+
 impl File for RealFile {
     fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
         self.0.read_exact_at(buffer, offset)
@@ -135,6 +152,19 @@ impl File for RealFile {
 
     fn write_all_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.0.write_all_at(bytes, offset)
+    }
+
+    fn write_through_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let head = (offset.next_multiple_of(BLOCK_BYTES as u64) - offset) as usize;
+        let (head, rest) = bytes.split_at_checked(head).unwrap_or((bytes, &[]));
+        let (blocks, tail) = rest.split_at(rest.len() / BLOCK_BYTES * BLOCK_BYTES);
+        let is_aligned = blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES);
+        let at = offset + head.len() as u64;
+        if blocks.is_empty() || !is_aligned || !self.write_direct(blocks, at)? {
+            return self.write_all_at(bytes, offset);
+        }
+        self.write_all_at(head, offset)?;
+        self.write_all_at(tail, at + blocks.len() as u64)
     }
 
     fn sync_data(&mut self) -> io::Result<()> {

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::{
+    buffer::BatchBuffer,
     number::{put, u32_at, u64_at},
     options::LogPosition,
 };
@@ -54,9 +55,9 @@ pub(super) enum BatchDamage {
 }
 
 /// Fills in the header of a batch and pads it: `bytes` is room for the header, then the entries.
-pub(super) fn seal_batch(bytes: &mut Vec<u8>, header: &BatchHeader, file: u32) {
+pub(super) fn seal_batch(bytes: &mut BatchBuffer, header: &BatchHeader, file: u32) {
     let body_len = bytes.len() - BATCH_HEADER_LEN;
-    bytes.resize(batch_len(body_len), 0);
+    bytes.pad(batch_len(body_len));
     put(bytes, 4, &(body_len as u32).to_le_bytes());
     put(bytes, 8, &header.offset.to_le_bytes());
     put(bytes, 12, &header.durable.to_le_bytes());

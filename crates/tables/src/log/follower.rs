@@ -1,6 +1,10 @@
 //! Reading the log: what there is, then what comes.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use hikyaku_vfs::{Disk, File};
 
@@ -42,22 +46,22 @@ pub struct Follower {
 impl Follower {
     pub(super) fn new(shared: Arc<Shared>, from: LogPosition) -> Result<Self, TableError> {
         let reader = EntryReader::new(Arc::clone(&shared.segments), from)?;
-        Ok(Self {
-            shared,
-            reader,
-            except: None,
-            since_us: 0,
-        })
+        Ok(Self::with(shared, reader, 0))
     }
 
     pub(super) fn since(shared: Arc<Shared>, at_us: u64) -> Result<Self, TableError> {
         let reader = EntryReader::since(Arc::clone(&shared.segments), at_us)?;
-        Ok(Self {
+        Ok(Self::with(shared, reader, at_us))
+    }
+
+    fn with(shared: Arc<Shared>, reader: EntryReader, since_us: u64) -> Self {
+        shared.followers.fetch_add(1, Ordering::Relaxed);
+        Self {
             shared,
             reader,
             except: None,
-            since_us: at_us,
-        })
+            since_us,
+        }
     }
 
     /// Leaves out what was first made on a server: the one that the updates are shipped to.
@@ -95,6 +99,12 @@ impl Follower {
 
     fn next_position(&self) -> LogPosition {
         LogPosition(self.reader.position.0.saturating_add(1))
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        self.shared.followers.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

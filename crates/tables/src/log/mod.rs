@@ -19,6 +19,7 @@
 //! refusal before a record is changed, and never a lost update.
 
 mod batch;
+mod buffer;
 mod entry;
 mod follower;
 mod header;

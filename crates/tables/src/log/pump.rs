@@ -5,6 +5,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     batch::batch_len,
+    buffer::BatchBuffer,
     queue::Taken,
     update_log::Shared,
     writer::{LogWriter, Stop},
@@ -15,16 +16,15 @@ pub(super) struct Pump {
     shared: Arc<Shared>,
     writer: LogWriter,
     /// The buffer that the queue gets next.
-    spare: Vec<u8>,
+    spare: BatchBuffer,
 }
 
 impl Pump {
     pub(super) fn new(shared: Arc<Shared>, writer: LogWriter) -> Self {
-        let spare = Vec::new();
         Self {
             shared,
             writer,
-            spare,
+            spare: BatchBuffer::default(),
         }
     }
 
@@ -45,7 +45,8 @@ impl Pump {
 
     /// Writes and syncs all that waits, and tells who waits for it. False if the log has stopped.
     pub(super) fn turn(&mut self) -> bool {
-        let taken = self.shared.queue.take(std::mem::take(&mut self.spare));
+        let spare = std::mem::take(&mut self.spare);
+        let taken = self.shared.queue.take(spare, self.writer.active.end);
         let result = self.carry_out(taken);
         if let Err(why) = result {
             let why = Arc::from(why);
@@ -58,7 +59,8 @@ impl Pump {
 
     fn carry_out(&mut self, mut taken: Taken) -> Result<(), Stop> {
         if taken.entries > 0 {
-            self.writer.write(&mut taken)?;
+            let is_read_soon = self.shared.is_followed();
+            self.writer.write(&mut taken, is_read_soon)?;
             let active = &self.writer.active;
             self.shared.segments.extend(active.end, active.end_position);
             self.shared
@@ -69,8 +71,7 @@ impl Pump {
         }
         // What is in it stays, so that it need not be cleared: the next batch overwrites it.
         let kept = 2 * self.shared.options.queue_bytes_max;
-        taken.bytes.truncate(kept);
-        taken.bytes.shrink_to(kept);
+        taken.bytes.keep(kept);
         self.spare = taken.bytes;
         if self.writer.is_full() {
             let header = self.writer.next_header();

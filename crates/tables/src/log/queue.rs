@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     batch::{ALIGNMENT, BATCH_HEADER_LEN},
+    buffer::BatchBuffer,
     entry::{Applied, ENTRY_OVERHEAD_MAX, Kept, Prepared},
     options::LogPosition,
     waiting::{Waiting, load_entries},
@@ -56,7 +57,7 @@ struct State {
 #[derive(Debug)]
 pub(super) struct Taken {
     /// Room for a batch's header, then the entries.
-    pub(super) bytes: Vec<u8>,
+    pub(super) bytes: BatchBuffer,
     pub(super) entries: u32,
     pub(super) first: LogPosition,
     pub(super) highest_us: u64,
@@ -213,8 +214,8 @@ impl Queue {
         state.ended.is_none()
     }
 
-    /// Takes all that waits; `spare` is the buffer it comes in.
-    pub(super) fn take(&self, mut spare: Vec<u8>) -> Taken {
+    /// Takes all that waits, to be written at an offset; `spare` is the buffer it comes in.
+    pub(super) fn take(&self, mut spare: BatchBuffer, offset: u32) -> Taken {
         let mut state = self.lock();
         let len = mem::replace(&mut state.len, BATCH_HEADER_LEN);
         let entries = mem::take(&mut state.entries);
@@ -233,7 +234,7 @@ impl Queue {
         }
         drop(state);
         self.room.notify_all();
-        spare.resize(len, 0);
+        spare.begin(offset, len);
         if let (Some(file), Some(place)) = (file, spare.get_mut(BATCH_HEADER_LEN..)) {
             load_entries(&file, place);
         }

@@ -149,7 +149,9 @@ fn append_left_behind(writer: &mut LogWriter) -> Result<(), TableError> {
             if reserved < len {
                 return Err(TableError::Full);
             }
-            writer.write(&mut taken).map_err(TableError::Stopped)?;
+            writer
+                .write(&mut taken, true)
+                .map_err(TableError::Stopped)?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use hikyaku_vfs::{Disk, SimulatedDisk};
 use super::{
     EntryReader, Known, LogOptions, LogPosition, UpdateLog,
     batch::{BATCH_HEADER_LEN, BatchHeader, seal_batch},
+    buffer::BatchBuffer,
     header::FileHeader,
     waiting::left_with,
 };
@@ -49,6 +50,7 @@ pub fn fuzz_update_log(bytes: &[u8]) {
     // As the entries of a batch that is intact.
     let mut batch = vec![0; BATCH_HEADER_LEN];
     batch.extend_from_slice(bytes);
+    let mut batch = BatchBuffer::from(batch);
     let of_batch = BatchHeader {
         offset: header.len() as u32,
         durable: header.len() as u32,
@@ -57,7 +59,7 @@ pub fn fuzz_update_log(bytes: &[u8]) {
         highest_us: 1,
     };
     seal_batch(&mut batch, &of_batch, 1);
-    let file = [header, batch].concat();
+    let file = [&header[..], &batch].concat();
     read_and_open(&[("00000001.updates", &file)]);
     let sealed = next(file.len(), 3).encode();
     read_and_open(&[("00000001.updates", &file), ("00000002.updates", &sealed)]);

@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     thread::{self, JoinHandle},
     time::Duration,
@@ -37,6 +37,8 @@ pub(super) struct Shared {
     pub(super) needed: AtomicU64,
     /// The highest time of all durable stamps.
     pub(super) highest_us: AtomicU64,
+    /// How many [`Follower`]s there are.
+    pub(super) followers: AtomicUsize,
 }
 
 impl Shared {
@@ -45,6 +47,11 @@ impl Shared {
         if self.progress.durable() < position && position <= self.queue.end() {
             self.queue.hurry();
         }
+    }
+
+    /// Tells whether what is written is going to be read.
+    pub(super) fn is_followed(&self) -> bool {
+        self.followers.load(Ordering::Relaxed) > 0
     }
 
     /// Removes files that need not be kept.
@@ -87,6 +94,7 @@ impl UpdateLog {
             segments: Arc::new(segments),
             needed: AtomicU64::new(known.position.0),
             highest_us: AtomicU64::new(writer.active.highest_us),
+            followers: AtomicUsize::new(0),
             options,
         });
         Ok(Self {

@@ -202,7 +202,7 @@ fn batch(bytes: Vec<u8>, first: u64, commit: u64) -> Option<Taken> {
     }
     let is_whole = sum.commit(bytes.len() - BATCH_HEADER_LEN) == commit;
     (is_whole && entries > 0).then_some(Taken {
-        bytes,
+        bytes: bytes.into(),
         entries,
         first: LogPosition(first),
         highest_us,

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use hikyaku_vfs::{Disk, File};
+use hikyaku_vfs::{BLOCK_BYTES, Disk, File};
 
 use super::{
     batch::{BatchHeader, seal_batch},
@@ -17,13 +17,15 @@ use super::{
 };
 use crate::{TableError, error::is_no_space};
 
-/// What is allocated is a multiple of a file system's block.
-const BLOCK_BYTES: usize = 4096;
-
 /// Bytes behind the end that stay in memory, for those who follow.
 const RECENT_BYTES: u32 = 4 << 20;
 /// So much at least is forgotten at once.
 const FORGOTTEN_BYTES: u32 = 1 << 20;
+
+/// From so many bytes on a batch goes around the page cache, if nobody is going to read it: copying it
+/// to pages that nobody has touched yet costs most of what the log's thread does. Fewer bytes are not
+/// worth a wait for the disk before the sync's.
+const THROUGH_BYTES_MIN: usize = 64 << 10;
 
 /// The file that is written to.
 pub(super) struct Active {
@@ -58,8 +60,9 @@ pub(super) struct LogWriter {
 pub(super) type Stop = String;
 
 impl LogWriter {
-    /// Writes a batch and makes it durable. Its place must have been reserved.
-    pub(super) fn write(&mut self, taken: &mut Taken) -> Result<(), Stop> {
+    /// Writes a batch and makes it durable. Its place must have been reserved. `is_read_soon`: somebody
+    /// is going to read it.
+    pub(super) fn write(&mut self, taken: &mut Taken, is_read_soon: bool) -> Result<(), Stop> {
         let file = self.active.header.file;
         let header = BatchHeader {
             offset: self.active.end,
@@ -69,11 +72,14 @@ impl LogWriter {
             highest_us: taken.highest_us,
         };
         seal_batch(&mut taken.bytes, &header, file);
-        let active = &mut self.active;
-        let written = active
-            .file
-            .write_all_at(&taken.bytes, u64::from(active.end))
-            .and_then(|()| active.file.sync_data());
+        let Active { file, end, .. } = &mut self.active;
+        let stays = is_read_soon || self.writes_ahead || taken.bytes.len() < THROUGH_BYTES_MIN;
+        let written = if stays {
+            file.write_all_at(&taken.bytes, (*end).into())
+        } else {
+            file.write_through_at(&taken.bytes, (*end).into())
+        };
+        let written = written.and_then(|()| file.sync_data());
         written.map_err(|error| self.stop("write to", &error))?;
         self.active.end += taken.bytes.len() as u32;
         self.active.allocated = self.active.allocated.max(self.active.end);

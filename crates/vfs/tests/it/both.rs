@@ -78,6 +78,42 @@ fn what_is_forgotten_can_still_be_read() {
 }
 
 #[test]
+fn what_is_written_through_is_what_was_given_wherever_it_lies() {
+    on_both(|disk, dir| {
+        let path = dir.join("a");
+        let mut file = disk.create_new(&path).unwrap();
+        let bytes: Vec<u8> = (0..60_000_u32).map(|at| (at * at >> 8) as u8).collect();
+        let lies_at = bytes.as_ptr().addr();
+        let mut expected = vec![0xee; 100_000];
+        file.write_all_at(&expected, 0).unwrap();
+        // In the page cache, behind which it may not stay.
+        assert_eq!(read(disk, &path), expected);
+        for (offset, len) in [
+            (0_usize, 60_000),
+            (4096, 8192),
+            (5000, 50_000),
+            (70_001, 100),
+            (9, 8180),
+        ] {
+            for start in [0, 8].map(|off| (off + offset).wrapping_sub(lies_at) % 4096) {
+                let given = &bytes[start..][..len.min(bytes.len() - start)];
+                file.write_through_at(given, offset as u64).unwrap();
+                expected[offset..][..given.len()].copy_from_slice(given);
+                assert!(read(disk, &path) == expected, "{offset}, {len}, {start}");
+            }
+        }
+        // Behind the end, in what is allocated and was not written.
+        file.allocate_unwritten(100_000, 100_000).unwrap();
+        expected.resize(200_000, 0);
+        let start = (101_000_usize.wrapping_sub(lies_at)) % 4096;
+        file.write_through_at(&bytes[start..], 101_000).unwrap();
+        file.sync_data().unwrap();
+        expected[101_000..][..bytes.len() - start].copy_from_slice(&bytes[start..]);
+        assert!(read(disk, &path) == expected);
+    });
+}
+
+#[test]
 fn an_empty_file_is_mapped_as_nothing() {
     on_both(|disk, dir| {
         let path = dir.join("file");

@@ -8,3 +8,4 @@ mod fixture;
 mod released;
 mod simulation;
 mod threads;
+mod through;

@@ -1,6 +1,6 @@
 //! What a protocol is written against: bytes in, bytes out, tables beside it; no socket, no clock.
 
-use std::mem;
+use std::{mem, sync::Arc};
 
 use hikyaku_tables::{Outcome, Stamp, TableError, Update};
 
@@ -67,7 +67,7 @@ pub(crate) struct Desk<'a> {
     /// Everybody's.
     pub(crate) metrics: &'a Metrics,
     /// Who follows and is followed, if the tables are a set with one update log.
-    pub(crate) replication: Option<&'a Replication>,
+    pub(crate) replication: Option<&'a Arc<Replication>>,
     /// When the server started, in microseconds since 1970.
     pub(crate) started_us: u64,
     /// The time of what is carried out now, and the server's number.
@@ -228,7 +228,7 @@ impl<'a> Exchange<'a> {
     }
 
     /// Returns who follows and is followed, if anybody can.
-    pub(crate) fn replication(&self) -> Option<&'a Replication> {
+    pub(crate) fn replication(&self) -> Option<&'a Arc<Replication>> {
         self.desk.replication
     }
 

@@ -12,7 +12,7 @@ use std::{
 };
 
 use hikyaku_observe::Observations;
-use hikyaku_tables::{Table, Tables};
+use hikyaku_tables::{Table, TableError, Tables};
 use hikyaku_vfs::{RealDisk, Vfs};
 use tokio::{
     sync::{mpsc, watch},
@@ -50,6 +50,9 @@ pub enum TableServerError {
     /// There is no table to serve.
     #[error("there is no table to serve")]
     NoTables,
+    /// What the tables' folder says of whom to follow can't be read, or not be changed.
+    #[error("whom to follow is not known")]
+    Followed(#[source] TableError),
     /// The system refuses a thread or a timer.
     #[error("the system refuses what the table server needs")]
     System(#[source] io::Error),
@@ -152,8 +155,7 @@ impl TableServer {
         let mut ledgers = ledgers.unwrap_or_default().into_iter();
         let replication = set
             .map(|set| Replication::new(set, config.clone()))
-            .transpose()
-            .map_err(TableServerError::System)?;
+            .transpose()?;
         let shared = Arc::new(Shared::new(
             config,
             catalogue,

@@ -294,7 +294,7 @@ impl Worker {
             config: &self.shared.config,
             counts: &self.counts,
             metrics: &self.shared.metrics,
-            replication: self.shared.replication.as_deref(),
+            replication: self.shared.replication.as_ref(),
             started_us: self.shared.started_us,
             stamp: Stamp {
                 at_us: then_us.saturating_add(u64::try_from(since).unwrap_or(u64::MAX)),

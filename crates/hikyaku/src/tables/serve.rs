@@ -58,6 +58,8 @@ fn why(error: &TableServerError) -> Failure {
         TableServerError::Listen { .. } => Failure::Failed(format!(
             "{text}\nchoose another address with --listen, or stop the program that has it"
         )),
-        TableServerError::System(_) | TableServerError::Thread(_) => Failure::Failed(text),
+        TableServerError::Followed(_)
+        | TableServerError::System(_)
+        | TableServerError::Thread(_) => Failure::Failed(text),
     }
 }

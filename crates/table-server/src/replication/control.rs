@@ -11,13 +11,13 @@ use std::{
     time::Duration,
 };
 
-use hikyaku_tables::Tables;
+use hikyaku_tables::{TableError, Tables};
 
 use super::{
-    replica,
+    kept, replica,
     source::{self, Handover},
 };
-use crate::{config::TableServerConfig, socket::Parcel};
+use crate::{TableServerError, config::TableServerConfig, socket::Parcel};
 
 /// Followers at a time: each has a thread.
 const FOLLOWERS_MAX: usize = 16;
@@ -74,12 +74,19 @@ struct State {
 }
 
 impl Replication {
-    /// Makes it for tables, and begins to follow whom the configuration says.
+    /// Makes it for tables, and begins to follow whom the configuration says, or else whom a client
+    /// has said last.
     pub(crate) fn new(
         tables: Arc<Tables>,
         mut config: TableServerConfig,
-    ) -> std::io::Result<Arc<Self>> {
-        let source = config.follow.take();
+    ) -> Result<Arc<Self>, TableServerError> {
+        let source = match config.follow.take() {
+            // Without a log nobody can be followed. It may have one again.
+            None if tables.log().is_none() => Ok(None),
+            None => kept::kept(&tables),
+            configured => kept::keep(&tables, None).map(|()| configured),
+        };
+        let source = source.map_err(TableServerError::Followed)?;
         let replication = Arc::new(Self {
             tables,
             config,
@@ -91,13 +98,22 @@ impl Replication {
         let replica = Arc::clone(&replication);
         let thread = thread::Builder::new()
             .name("tables-replica".to_owned())
-            .spawn(move || replica::run(&replica))?;
+            .spawn(move || replica::run(&replica))
+            .map_err(TableServerError::System)?;
         replication.state().threads.push(thread);
         Ok(replication)
     }
 
+    /// Follows whom a client names instead of the last one, also after the next start, unless the
+    /// configuration names somebody then; `None`: nobody. Waits for the disk.
+    pub(crate) fn follow_and_keep(&self, source: Option<Source>) -> Result<(), TableError> {
+        kept::keep(&self.tables, source.as_ref())?;
+        self.follow(source);
+        Ok(())
+    }
+
     /// Follows a source from now on instead of the last one; `None`: nobody.
-    pub(crate) fn follow(&self, source: Option<Source>) {
+    fn follow(&self, source: Option<Source>) {
         let mut state = self.state();
         state.generation += 1;
         state.following = source.map(|source| Following {

@@ -7,6 +7,7 @@
 mod control;
 mod error;
 mod frame;
+mod kept;
 mod replica;
 mod source;
 mod tyrant;

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     catalogue::Catalogue,
     exchange::{Exchange, Step},
-    replication::{Handover, Source},
+    replication::{Handover, Replication, Source},
 };
 
 impl Session {
@@ -58,6 +58,33 @@ impl Session {
         self.task_aside(Catalogue::DEFAULT, restore, Refusal::Code, exchange)
     }
 
+    /// Follows another server from now on, or nobody if there is no host.
+    pub(super) fn set_master(
+        &mut self,
+        host: &[u8],
+        port: i32,
+        since_us: u64,
+        exchange: &mut Exchange<'_>,
+    ) -> Step {
+        let Some(replication) = exchange.replication().cloned() else {
+            return self.refuse("this server can follow nobody", exchange);
+        };
+        match source(host, port, since_us, &replication) {
+            Ok(source) => {
+                let follow = move |_: &dyn Table, _: Stamp| {
+                    done(replication.follow_and_keep(source.clone()))
+                };
+                self.task_aside(
+                    Catalogue::DEFAULT,
+                    Box::new(follow),
+                    Refusal::Code,
+                    exchange,
+                )
+            }
+            Err(why) => self.refuse(why, exchange),
+        }
+    }
+
     fn refuse(&mut self, why: &'static str, exchange: &mut Exchange<'_>) -> Step {
         if !exchange.is_settled() {
             return Step::Settle;
@@ -77,20 +104,16 @@ pub(super) fn hand_over(handover: Handover, bytes: usize, exchange: &mut Exchang
     Step::HandOver(handover)
 }
 
-/// Follows another server from now on, or nobody if there is no host. What the server wants to be told
-/// first stands before its name: `TOKEN@HOST`.
-pub(super) fn set_master(
+/// Returns what a client has this server follow; nobody if there is no host. What that server wants to
+/// be told first stands before its name: `TOKEN@HOST`.
+fn source(
     host: &[u8],
     port: i32,
     since_us: u64,
-    exchange: &Exchange<'_>,
-) -> Result<(), &'static str> {
-    let replication = exchange
-        .replication()
-        .ok_or("this server can follow nobody")?;
+    replication: &Replication,
+) -> Result<Option<Source>, &'static str> {
     if host.is_empty() {
-        replication.follow(None);
-        return Ok(());
+        return Ok(None);
     }
     if replication.tables.log().is_none() {
         return Err("following another server needs an update log here");
@@ -100,14 +123,16 @@ pub(super) fn set_master(
         Some((token, host)) => (Some(token.to_owned()), host),
         None => (None, host),
     };
+    if host.is_empty() || host.contains(|c: char| c.is_control() || c.is_whitespace()) {
+        return Err("the host is no name");
+    }
     let port = u16::try_from(port).ok().filter(|port| *port > 0);
-    replication.follow(Some(Source {
+    Ok(Some(Source {
         host: host.to_owned(),
         port: port.ok_or("the port is not from 1 to 65535")?,
         token,
         since_us,
-    }));
-    Ok(())
+    }))
 }
 
 /// Returns the place of a name in a folder; of one that could lead elsewhere there is none.

@@ -153,6 +153,11 @@ impl Session {
                 from_us,
                 is_checked,
             } => self.restore(path, from_us, is_checked, exchange),
+            Request::SetMaster {
+                host,
+                port,
+                from_us,
+            } => self.set_master(host, port, from_us, exchange),
             _ if !exchange.is_settled() => Step::Settle,
             Request::Replicate { from_us, server_id } => {
                 let handover = Handover::Tyrant { from_us, server_id };
@@ -161,15 +166,6 @@ impl Session {
             Request::Follow { version, server_id } => {
                 let handover = Handover::Follow { version, server_id };
                 return administration::hand_over(handover, bytes, exchange);
-            }
-            Request::SetMaster {
-                host,
-                port,
-                from_us,
-            } => {
-                let is_set = administration::set_master(host, port, from_us, exchange);
-                self.say(is_set, exchange);
-                Step::Went
             }
             _ => {
                 self.read(&request, exchange);
@@ -352,17 +348,6 @@ impl Session {
             }
         }
         Step::Went
-    }
-
-    /// Answers whether something was done.
-    pub(super) fn say(&mut self, done: Result<(), &str>, exchange: &mut Exchange<'_>) {
-        exchange.output.push(match done {
-            Ok(()) => DONE,
-            Err(why) => {
-                self.error = Some((MISCELLANEOUS, why.to_owned()));
-                FAILED
-            }
-        });
     }
 
     /// Skips the rest of a request that is too long, and refuses it.

@@ -4,7 +4,7 @@ use std::{fmt::Write, process};
 
 use hikyaku_tables::Kind;
 
-use crate::{catalogue::Catalogue, exchange::Exchange, metrics::Count, replication::Replication};
+use crate::{catalogue::Catalogue, exchange::Exchange, metrics::Count};
 
 /// The version of the protocol that is spoken here.
 const PROTOCOL_VERSION: &str = "0.91";
@@ -35,7 +35,7 @@ pub(super) fn text(exchange: &Exchange<'_>) -> String {
     line("rnum", &served.table.count());
     line("size", &served.table.bytes());
     line("bigend", &0);
-    if let Some(following) = exchange.replication().and_then(Replication::following) {
+    if let Some(following) = exchange.replication().and_then(|it| it.following()) {
         line("mhost", &following.source.host);
         line("mport", &following.source.port);
         line("rts", &following.applied_us);

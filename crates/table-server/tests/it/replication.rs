@@ -9,7 +9,7 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use hikyaku_table_server::{Source, TableServer, TableServerConfig};
+use hikyaku_table_server::{Source, TableServer, TableServerConfig, TableServerError};
 use hikyaku_tables::{Logging, NamedTable, Tables, TablesOptions};
 use hikyaku_vfs::{Disk, RealDisk};
 use tempfile::TempDir;
@@ -331,6 +331,48 @@ fn a_follower_shows_the_token_and_another_number() {
     let unlogged = Node::start_with(five.path(), 5, None, config(), unlogged);
     let mut client = Client::with_token(unlogged.address);
     assert!(!client.set_master(&host, source.address.port()));
+}
+
+#[test]
+fn whom_a_client_has_it_follow_is_followed_after_a_restart_too_until_nobody_is() {
+    let (one, two) = (folder(), folder());
+    let source = Node::start(one.path(), 1, None);
+    let mut writer = Client::to(source.address);
+    let start = |source| Node::start(two.path(), 2, source);
+    let (host, port) = (source.address.ip().to_string(), source.address.port());
+    let replica = start(None);
+    assert!(Client::to(replica.address).set_master(&host, port));
+    writer.put("1", "one");
+    replica.wait_for("1", Some(b"one"));
+    drop(replica);
+    writer.put("2", "two");
+    let replica = start(None);
+    replica.wait_for("2", Some(b"two"));
+    // Nobody, and so it stays.
+    assert!(Client::to(replica.address).set_master("", 0));
+    drop(replica);
+    let replica = start(None);
+    assert!(!Client::to(replica.address).stat().contains("mhost"));
+    // Whom the start names counts, and nothing that was kept comes back after it.
+    assert!(Client::to(replica.address).set_master("nowhere.invalid", 1));
+    assert!(!Client::to(replica.address).set_master("no where", 1));
+    drop(replica);
+    let replica = start(Some(source.address));
+    writer.put("3", "three");
+    replica.wait_for("3", Some(b"three"));
+    drop(replica);
+    let replica = start(None);
+    assert!(!Client::to(replica.address).stat().contains("mhost"));
+    drop(replica);
+    // Damage is told, and is no reason to follow nobody.
+    std::fs::write(two.path().join("followed"), b"HIKYUFOL and more").unwrap();
+    let named: Vec<NamedTable> = TABLES.iter().map(|text| text.parse().unwrap()).collect();
+    let mut options = TablesOptions::new(2);
+    options.logging = Logging::Sync;
+    let disk: Disk = Arc::new(RealDisk);
+    let tables = Tables::open(&disk, two.path(), &named, &options).unwrap();
+    let refused = TableServer::bind_set(loopback(), Arc::new(tables));
+    assert!(matches!(refused, Err(TableServerError::Followed(_))));
 }
 
 #[test]

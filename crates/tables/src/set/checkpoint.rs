@@ -52,19 +52,7 @@ impl Checkpoint {
 
     /// Writes the checkpoint durably, in the place of the one before.
     pub(crate) fn write(&self, disk: &Disk, folder: &Path) -> Result<(), TableError> {
-        let path = folder.join(NAME);
-        let unfinished = path.with_added_extension("tmp");
-        let write = || {
-            if disk.exists(&unfinished)? {
-                disk.remove(&unfinished)?;
-            }
-            let mut file = disk.create_new(&unfinished)?;
-            file.write_all_at(&self.encode(), 0)?;
-            file.sync_data()?;
-            disk.rename(&unfinished, &path)?;
-            disk.sync_dir(folder)
-        };
-        write().map_err(TableError::io("write", &path))
+        replace(disk, folder, NAME, &self.encode())
     }
 
     pub(super) fn encode(&self) -> Vec<u8> {
@@ -138,6 +126,28 @@ impl Checkpoint {
         }
         rest.is_empty().then_some(Self { known, applied })
     }
+}
+
+/// Writes a file durably, in the place of the one of its name, if there is one.
+pub(super) fn replace(
+    disk: &Disk,
+    folder: &Path,
+    name: &str,
+    bytes: &[u8],
+) -> Result<(), TableError> {
+    let path = folder.join(name);
+    let unfinished = path.with_added_extension("tmp");
+    let write = || {
+        if disk.exists(&unfinished)? {
+            disk.remove(&unfinished)?;
+        }
+        let mut file = disk.create_new(&unfinished)?;
+        file.write_all_at(bytes, 0)?;
+        file.sync_data()?;
+        disk.rename(&unfinished, &path)?;
+        disk.sync_dir(folder)
+    };
+    write().map_err(TableError::io("write", &path))
 }
 
 fn take_u32(rest: &mut &[u8]) -> Option<u32> {

@@ -2,6 +2,7 @@
 //! happened, noted in checkpoints, copied, and kept equal with other servers.
 
 mod checkpoint;
+mod followed;
 mod named;
 mod open;
 mod options;

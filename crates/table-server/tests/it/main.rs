@@ -10,6 +10,7 @@
 
 mod differential;
 mod faults;
+mod many;
 mod replication;
 mod restoring;
 mod running;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use foldhash::fast::RandomState;
-use hashbrown::HashMap;
+use hashbrown::{HashMap, hash_map::Entry};
 use hikyaku_event::{Event, Kind, PublicKey};
 use hikyaku_members::{AddressFamily, MemberNumber, Members, MembersError, Sighting};
 use hikyaku_tables::Stamp;
@@ -25,10 +25,11 @@ use crate::clock::{unix_now, unix_now_us};
 const BATCHES_MAX: usize = 4_096;
 /// How long the thread lets more batches come before it takes them: waking it for each one would cost
 /// the worker and the machine more than what is in it.
-const LINGER: Duration = Duration::from_millis(50);
-/// How long counts are gathered before they are written. Writing them is most of what the recorder
-/// costs, and who writes much is counted once in this time; a crash forgets what was counted in it.
-const GATHERING: Duration = Duration::from_secs(15);
+const LINGER: Duration = Duration::from_millis(100);
+/// How long counts and sightings are gathered before they are written. Writing them, and the update
+/// log that they go through, is most of what the recorder costs, and who writes much is written once
+/// in this time; a crash forgets what was gathered in it.
+const GATHERING: Duration = Duration::from_mins(1);
 /// How many counts are gathered at most: some 2 MB of them.
 const COUNTS_MAX: usize = 32_768;
 /// Of how many keys the recorder knows at most what it has just taken down.
@@ -130,18 +131,37 @@ impl Recorder {
 #[derive(Debug, Clone, Copy)]
 struct Known {
     member: MemberNumber,
-    /// The last second in which the member was taken down as here.
-    seen_at: u64,
+    /// When the member was last here, as far as that is still to be written.
+    seen: Option<Sighting>,
+    /// It is a member since now, and that it is here is written at once.
+    is_new: bool,
+}
+
+impl Known {
+    fn see(
+        &mut self,
+        family: AddressFamily,
+        members: &Members,
+        stamp: Stamp,
+    ) -> Result<(), MembersError> {
+        let at = stamp.seconds();
+        let sighting = Sighting { at, family };
+        if std::mem::take(&mut self.is_new) {
+            return members.see(self.member, sighting, stamp);
+        }
+        self.seen = Some(sighting);
+        Ok(())
+    }
 }
 
 /// The recorder's side.
 struct Writer<'a> {
     members: &'a Members,
     counts: HashMap<(MemberNumber, Kind), i64, RandomState>,
-    /// Who was here a moment ago: who writes much is looked up once, and taken down once a second.
-    /// Only this thread forgets members, so a number stands as long as it is in here.
+    /// Who was here a moment ago, and when: who writes much is looked up once. Only this thread forgets
+    /// members, so a number stands as long as it is in here.
     known: HashMap<PublicKey, Known, RandomState>,
-    /// When the oldest of the counts is to be written.
+    /// When what is gathered is to be written.
     due: Option<Instant>,
 }
 
@@ -175,12 +195,12 @@ impl<'a> Writer<'a> {
                         break;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.write_counts(),
+                Err(RecvTimeoutError::Timeout) => self.write(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
         }
         self.take_vanished(vanished);
-        self.write_counts();
+        self.write();
     }
 
     fn take_vanished(&mut self, vanished: &Mutex<Vec<PublicKey>>) {
@@ -209,18 +229,17 @@ impl<'a> Writer<'a> {
             }
         }
         if self.counts.len() >= COUNTS_MAX {
-            self.write_counts();
-        } else if !self.counts.is_empty() && self.due.is_none() {
+            self.write();
+        } else if self.due.is_none() {
             self.due = Some(Instant::now() + GATHERING);
         }
     }
 
     fn observe(&mut self, observation: Observation, stamp: Stamp) -> Result<(), MembersError> {
-        let now = stamp.seconds();
+        let members = self.members;
         match observation {
             Observation::Authenticated(key, family) => {
-                let known = self.known(&key, stamp)?;
-                self.see(key, known, family, stamp)
+                self.known(&key, stamp)?.see(family, members, stamp)?;
             }
             Observation::Accepted {
                 author,
@@ -229,73 +248,70 @@ impl<'a> Writer<'a> {
                 family,
             } => {
                 let known = self.known(&author, stamp)?;
-                *self.counts.entry((known.member, kind)).or_default() += 1;
-                if created_at.abs_diff(now) > FRESH_SECONDS {
-                    return Ok(());
-                }
-                self.see(author, known, family, stamp)
+                let member = known.member;
+                let seen = if created_at.abs_diff(stamp.seconds()) > FRESH_SECONDS {
+                    Ok(())
+                } else {
+                    known.see(family, members, stamp)
+                };
+                *self.counts.entry((member, kind)).or_default() += 1;
+                seen?;
             }
             Observation::Vanished(key) => {
                 self.known.remove(&key);
                 if let Some(member) = self.members.number(&key) {
                     self.counts.retain(|(counted, _), _| *counted != member);
                 }
-                self.members.forget(&key, stamp)
+                self.members.forget(&key, stamp)?;
             }
         }
-    }
-
-    /// Returns what is known of a key, which is a member's from now on.
-    fn known(&mut self, key: &PublicKey, stamp: Stamp) -> Result<Known, MembersError> {
-        if let Some(known) = self.known.get(key) {
-            return Ok(*known);
-        }
-        let known = Known {
-            member: self.members.enrol(key, stamp)?,
-            seen_at: 0,
-        };
-        self.know(*key, known);
-        Ok(known)
-    }
-
-    fn know(&mut self, key: PublicKey, known: Known) {
-        if self.known.len() >= KNOWN_MAX {
-            self.known.clear();
-        }
-        self.known.insert(key, known);
-    }
-
-    /// Takes down that a member is here, once a second.
-    fn see(
-        &mut self,
-        key: PublicKey,
-        known: Known,
-        family: AddressFamily,
-        stamp: Stamp,
-    ) -> Result<(), MembersError> {
-        let now = stamp.seconds();
-        if known.seen_at >= now {
-            return Ok(());
-        }
-        let sighting = Sighting { at: now, family };
-        self.members.see(known.member, sighting, stamp)?;
-        let seen_at = now;
-        self.know(key, Known { seen_at, ..known });
         Ok(())
     }
 
-    fn write_counts(&mut self) {
+    /// Returns what is known of a key, which is a member's from now on.
+    fn known(&mut self, key: &PublicKey, stamp: Stamp) -> Result<&mut Known, MembersError> {
+        if self.known.len() >= KNOWN_MAX && !self.known.contains_key(key) {
+            self.write_sightings();
+            self.known.clear();
+        }
+        match self.known.entry(*key) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(place) => Ok(place.insert(Known {
+                is_new: self.members.number(key).is_none(),
+                member: self.members.enrol(key, stamp)?,
+                seen: None,
+            })),
+        }
+    }
+
+    /// Writes all that is gathered.
+    fn write(&mut self) {
         self.due = None;
+        self.write_sightings();
         if self.counts.is_empty() {
             return;
         }
-        let counts: Vec<_> = self
+        let mut counts: Vec<_> = self
             .counts
             .drain()
             .map(|((member, kind), by)| (member, kind, by))
             .collect();
+        // As they stand in the table, so that each is found beside the one before.
+        counts.sort_unstable_by_key(|(member, kind, _)| (*member, *kind));
         if let Err(error) = self.members.count(&counts, stamp()) {
             tracing::warn!(%error, "events not counted");
+        }
+    }
+
+    fn write_sightings(&mut self) {
+        let stamp = stamp();
+        for known in self.known.values_mut() {
+            let Some(sighting) = known.seen.take() else {
+                continue;
+            };
+            if let Err(error) = self.members.see(known.member, sighting, stamp) {
+                tracing::warn!(%error, "not recorded");
+            }
         }
     }
 }
@@ -351,10 +367,54 @@ mod tests {
         writer.take(&[accepted(key)]);
         let after = members.number(&key).unwrap();
         assert_ne!(after, before);
-        writer.write_counts();
+        writer.write();
         assert_eq!(members.counts(before).unwrap(), []);
         assert_eq!(members.counts(after).unwrap(), [(Kind(1), 1)]);
         assert!(members.get(after).unwrap().unwrap().seen.is_some());
+    }
+
+    #[test]
+    fn a_new_member_is_seen_at_once_and_one_that_was_known_with_what_is_gathered() {
+        let members = members();
+        let key = Author::new(1).pubkey();
+        let seen = |at| members.get(at).unwrap().unwrap().seen;
+        let mut writer = Writer::new(&members);
+        writer.take(&[accepted(key)]);
+        let member = members.number(&key).unwrap();
+        assert!(seen(member).is_some());
+        let of_yesterday = Sighting {
+            at: 1,
+            family: AddressFamily::V6,
+        };
+        let other = members.enrol(&Author::new(2).pubkey(), stamp()).unwrap();
+        members.see(other, of_yesterday, stamp()).unwrap();
+        for _ in 0..3 {
+            writer.take(&[accepted(Author::new(2).pubkey())]);
+        }
+        assert_eq!(seen(other), Some(of_yesterday));
+        assert_eq!(members.counts(other).unwrap(), []);
+        writer.write();
+        assert_eq!(seen(other).unwrap().family, AddressFamily::V4);
+        assert_eq!(members.counts(other).unwrap(), [(Kind(1), 3)]);
+    }
+
+    #[test]
+    fn who_makes_room_for_others_is_written_before() {
+        let members = members();
+        let known = Author::new(1).pubkey();
+        let member = members.enrol(&known, stamp()).unwrap();
+        let mut writer = Writer::new(&members);
+        writer.take(&[accepted(known)]);
+        let others = (0..KNOWN_MAX).map(|number| {
+            let mut key = [7; 32];
+            key[..8].copy_from_slice(&number.to_le_bytes());
+            accepted(PublicKey::new(key))
+        });
+        let others: Vec<_> = others.collect();
+        assert_eq!(members.get(member).unwrap().unwrap().seen, None);
+        writer.take(&others);
+        assert!(members.get(member).unwrap().unwrap().seen.is_some());
+        assert!(writer.known.len() <= KNOWN_MAX);
     }
 
     #[test]

@@ -386,6 +386,9 @@ fn socket(address: SocketAddr, shared: bool) -> io::Result<Socket> {
     )?;
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(shared)?;
+    // Answers are gathered before they are written: there is nothing for the system to wait for. Accepted
+    // connections have it from here, so that none needs a call of its own.
+    socket.set_tcp_nodelay(true)?;
     socket.bind(&address.into())?;
     Ok(socket)
 }

@@ -89,10 +89,6 @@ fn admit(worker: &Rc<Worker>, stream: TcpStream, peer: IpAddr) {
         let _ = stream.try_write(REFUSAL);
         return;
     };
-    // Answers are gathered before they are written: there is nothing for the system to wait for.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "delay not switched off");
-    }
     if permits.0.worker == worker.index {
         tokio::task::spawn_local(serve(Rc::clone(worker), stream, peer, permits));
         return;
@@ -110,10 +106,7 @@ pub(crate) fn redirect(
     mut stream: std::net::TcpStream,
     peer: IpAddr,
 ) {
-    if let Err(error) = stream
-        .set_nonblocking(true)
-        .and_then(|()| stream.set_nodelay(true))
-    {
+    if let Err(error) = stream.set_nonblocking(true) {
         tracing::warn!(%peer, %error, "connection not handed over");
         return;
     }

@@ -57,7 +57,7 @@ pub use http::{
 };
 pub use metrics::{Gauge, Gauges, Metrics};
 pub use plugin::{
-    Among, Client, CommandError, Counter, Has, Last, NoPlugins, PluginError, PluginList,
+    Among, Client, CommandError, Counter, Has, Last, Level, NoPlugins, PluginError, PluginList,
     QueryVerdict, Verdict, With, Worker, blocking, work_done,
 };
 pub use rates::Rates;

@@ -226,6 +226,7 @@ pub(crate) struct Patience {
 impl Patience {
     fn new(config: &ServerConfig) -> Self {
         let shortest = config.ping_interval.min(config.close_timeout);
+        let shortest = shortest.min(config.header_timeout);
         let tick = (shortest / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
         Self {
             tick,
@@ -555,8 +556,10 @@ impl Worker {
             timer.tick().await;
             self.now.set(Tick(self.now.get().0.wrapping_add(1)));
             // The tick in which something moved last has begun before that.
-            let silence = self.patience.ticks(self.shared.config.http_timeout) + 1;
-            self.borne.end_silent(self.now(), silence);
+            let ticks = |time| self.patience.ticks(time) + 1;
+            let config = &self.shared.config;
+            let (silence, head) = (ticks(config.http_timeout), ticks(config.header_timeout));
+            self.borne.end_silent(self.now(), silence, head);
             let mut waiting = (0, 0, 0);
             for connection in self.connections.borrow().values() {
                 let (queries, publications, bytes) = connection.look_after(&self);

@@ -2,13 +2,12 @@
 
 use std::{
     cell::Cell,
-    convert::Infallible,
     future::poll_fn,
     net::IpAddr,
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -26,8 +25,8 @@ use super::{
     Cors, IntoResponse, Problem, Request, Response,
     form::Wanted,
     owed::Owed,
-    paced::Paced,
-    patience::Due,
+    paced::{Pace, Paced},
+    patience::{Borne, Due},
     recorded::{Record, Recorded},
     request_id::{self, RequestName},
     route::Found,
@@ -38,13 +37,11 @@ use crate::{
     address::{AddressCounts, AddressPermit, forwarded_client},
     plugin::{Call, CallFailure, HandlerId},
     stream::Stream,
-    worker::{Tick, Worker},
+    worker::Worker,
 };
 
 /// Bytes of a request's head. hyper takes no less than 8 kB.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
-/// Browsers behind proxies send some thirty.
-const HEADERS_MAX: usize = 64;
 
 /// Requests that one connection of HTTP/2 may have under way; what browsers use at most.
 const STREAMS_MAX: u32 = 100;
@@ -83,30 +80,34 @@ pub(crate) async fn serve(
         permit: Cell::new(permit),
         upgraded: Cell::new(None),
         opened: Cell::new(None),
+        borne: None,
     };
     if stream.speaks_http_2() {
-        let progress = Cell::new(worker.now());
-        serve_http_2(&endpoint, stream, &progress).await;
+        serve_http_2(&endpoint, stream, &Pace::new(worker.now())).await;
         return None;
     }
     let bearing = worker.borne.bear(worker.now());
-    let borne = &*bearing.borne;
+    let borne = &bearing.borne;
+    let endpoint = Endpoint {
+        borne: Some(Rc::clone(borne)),
+        ..endpoint
+    };
     let mut connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(config.header_timeout)
+        // The worker looks after that for all connections together.
+        .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES_MAX)
-        .max_headers(HEADERS_MAX)
         .serve_connection(
-            TokioIo::new(Paced::new(stream, worker, &borne.progress)),
+            TokioIo::new(Paced::new(stream, worker, &borne.pace)),
             service_fn(|request| endpoint.answer(request)),
         );
     let mut told = false;
     let ended = poll_fn(|cx| {
+        borne.is_served_by(cx);
         loop {
             if let Poll::Ready(ended) = connection.poll_without_shutdown(cx) {
                 return Poll::Ready(Some(ended));
             }
-            match borne.due(cx) {
+            match borne.due() {
                 Due::Drain if !told => {
                     told = true;
                     Pin::new(&mut connection).graceful_shutdown();
@@ -142,7 +143,7 @@ pub(crate) async fn serve(
 }
 
 /// Speaks HTTP/2 until the client goes away or nothing moves for too long.
-async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, progress: &Cell<Tick>) {
+async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, pace: &Pace) {
     let (worker, peer) = (endpoint.worker, endpoint.peer);
     let config = &worker.shared.config;
     let owed = Owed::new(worker);
@@ -152,7 +153,7 @@ async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, progress: &Cell<T
         .max_header_list_size(HEAD_BYTES_MAX as u32)
         .max_send_buf_size(SEND_BYTES_MAX)
         .serve_connection(
-            TokioIo::new(Paced::new(stream, worker, progress)),
+            TokioIo::new(Paced::new(stream, worker, pace)),
             service_fn(|request| {
                 let (answer, owed) = (endpoint.answer(request), Rc::clone(&owed));
                 async move { answer.await.map(|response| owed.watch(response)) }
@@ -169,7 +170,7 @@ async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, progress: &Cell<T
                 told = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = worker.silence_of(progress, config.http_timeout) => {
+            () = worker.silence_of(&pace.moved, config.http_timeout) => {
                 tracing::debug!(%peer, "http connection closed: nothing moves");
                 return;
             }
@@ -207,6 +208,8 @@ struct Endpoint<'a> {
     upgraded: Cell<Option<IpAddr>>,
     /// What the access log will tell of its end.
     opened: Cell<Option<Record>>,
+    /// The connection, as the worker sees it, if it speaks HTTP/1.1.
+    borne: Option<Rc<Borne>>,
 }
 
 impl Endpoint<'_> {
@@ -217,7 +220,24 @@ impl Endpoint<'_> {
         let record = record.map(|log| Record::of(log, &request, self.client(headers), &id));
         // In HTTP/1.1 hyper leaves the body away.
         let bare = request.method() == Method::HEAD && request.version() == Version::HTTP_2;
-        let answering = self.answering(request, id);
+        let whole = http_body::Body::is_end_stream(request.body());
+        let answering = match self.answering(request, id) {
+            Begun::Answered(response) => Answering::Now(Some(response)),
+            Begun::Called(mut called) => {
+                // What is answered at once is gone before hyper reads on: its buffer is free again then.
+                let mut polled = Poll::Pending;
+                if let Some(borne) = self.borne.as_ref().filter(|_| whole) {
+                    borne.during(|cx| polled = called.poll(cx));
+                }
+                match polled {
+                    Poll::Ready(response) => Answering::Now(Some(response)),
+                    Poll::Pending => Answering::Called(Box::new(called)),
+                }
+            }
+        };
+        if let Some(borne) = &self.borne {
+            borne.has_request();
+        }
         if let (Answering::Now(Some(response)), Some(record)) = (&answering, &record)
             && response.status() == StatusCode::SWITCHING_PROTOCOLS
         {
@@ -227,10 +247,11 @@ impl Endpoint<'_> {
             answering,
             bare,
             record,
+            borne: self.borne.clone(),
         }
     }
 
-    fn answering(&self, request: http::Request<Incoming>, id: RequestName) -> Answering {
+    fn answering(&self, request: http::Request<Incoming>, id: RequestName) -> Begun {
         let shared = &self.worker.shared;
         let path = request.uri().path();
         let (wanted, hosts) = Wanted::and_hosts(request.method(), request.headers());
@@ -238,12 +259,12 @@ impl Endpoint<'_> {
             let mut response = Problem::bad_request("name one `Host`").into_response();
             let close = HeaderValue::from_static("close");
             response.headers_mut().insert(header::CONNECTION, close);
-            return Answering::now(response, id);
+            return Begun::answered(response, id);
         }
         // A WebSocket's client is told in its own words, once there is one.
         let is_told_there = path == "/" && Site::is_upgrade(&request);
         if !is_told_there && let Some(refusal) = self.refusal(&request) {
-            return Answering::now(refusal, id);
+            return Begun::answered(refusal, id);
         }
         if shared.routes.is_empty() || path == "/" && Site::claims(&request) {
             return self.answer_for_the_relay(&request, id);
@@ -257,42 +278,40 @@ impl Endpoint<'_> {
                     }
                     cors.complete(request.headers().get(header::ORIGIN), &mut response);
                 }
-                Answering::now(response, id)
+                Begun::answered(response, id)
             }
-            Found::Handler(handler, parameters) => {
+            Found::Handler(handler, parameters, limits) => {
                 let Some((called, handler)) = self.worker.plugins.hooks.routes.get(handler) else {
                     return self.answer_for_the_relay(&request, id);
                 };
                 let client = self.client(request.headers());
-                let max = shared.config.body_bytes_max;
+                let max = (limits.body_bytes_max).unwrap_or(shared.config.body_bytes_max);
                 let cors = shared.config.cors.as_ref();
-                let timed = Timed {
+                let method = request.method().clone();
+                let origin = cors.and_then(|_| request.headers().get(header::ORIGIN).cloned());
+                let request = Request::new(request, parameters, client, id.clone(), max);
+                let caller = &self.worker.plugins.caller;
+                Begun::Called(Called {
                     worker: Rc::clone(self.worker),
                     handler: *called,
-                    method: request.method().clone(),
+                    method,
                     statements: None,
-                    id: id.clone(),
+                    id,
                     wanted,
-                    origin: cors.and_then(|_| request.headers().get(header::ORIGIN).cloned()),
-                };
-                let request = Request::new(request, parameters, client, id, max);
-                let called = self.worker.plugins.caller.call(*called, handler(request));
-                Answering::Called(called, timed)
+                    origin,
+                    call: caller.call_for(*called, handler(request), limits.timeout),
+                })
             }
         }
     }
 
-    fn answer_for_the_relay(
-        &self,
-        request: &http::Request<Incoming>,
-        id: RequestName,
-    ) -> Answering {
+    fn answer_for_the_relay(&self, request: &http::Request<Incoming>, id: RequestName) -> Begun {
         let begun = Instant::now();
         let mut response = self.response_of_the_relay(request);
         let upgrades = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if !upgrades {
             let wanted = Wanted::of(request.method(), request.headers());
-            response = Wanted::shape(wanted.as_deref(), response);
+            Wanted::shape(wanted.as_deref(), &mut response);
         }
         let route = match request.uri().path() {
             "/" if upgrades => "/ (WebSocket)",
@@ -303,9 +322,9 @@ impl Endpoint<'_> {
         let requests = &self.worker.requests;
         requests.http(request.method(), route, begun.elapsed(), failed, None);
         if upgrades {
-            Answering::Now(Some(response))
+            Begun::Answered(response)
         } else {
-            Answering::now(response, id)
+            Begun::answered(response, id)
         }
     }
 
@@ -393,22 +412,39 @@ fn may_name_hosts(hosts: usize, version: Version) -> bool {
     hosts == 1 || hosts == 0 && version != Version::HTTP_11
 }
 
-/// An answer that is there, or under way.
-pub(super) enum Answering {
-    Now(Option<Response>),
-    Called(Call<Response>, Timed),
+/// An answer that is there, or a handler that is to make it.
+enum Begun {
+    Answered(Response),
+    Called(Called),
 }
 
-impl Answering {
-    fn now(mut response: Response, id: RequestName) -> Self {
+impl Begun {
+    fn answered(mut response: Response, id: RequestName) -> Self {
         let headers = response.headers_mut();
         headers.insert(request_id::HEADER, id.into_value());
-        Self::Now(Some(response))
+        Self::Answered(response)
     }
 }
 
-/// What is to be taken down of a handler's call, and put on its answer.
-pub(super) struct Timed {
+/// An answer that is there, or under way.
+pub(super) enum Answering {
+    Now(Option<Response>),
+    /// Boxed: it is handed on, and is larger than an answer.
+    Called(Box<Called>),
+}
+
+impl Answering {
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Response> {
+        match self {
+            Self::Now(response) => Poll::Ready(response.take().unwrap_or_default()),
+            Self::Called(called) => called.poll(cx),
+        }
+    }
+}
+
+/// A handler's call, what is to be taken down of it, and put on its answer.
+pub(super) struct Called {
+    call: Call<Response>,
     worker: Rc<Worker>,
     handler: HandlerId,
     method: Method,
@@ -419,35 +455,36 @@ pub(super) struct Timed {
     origin: Option<HeaderValue>,
 }
 
-impl Timed {
-    fn complete(&self, answer: Result<Response, CallFailure>, took: Duration) -> Response {
-        let response = answer.unwrap_or_else(|failure| {
-            let (status, detail) = match failure {
-                CallFailure::Panicked => (
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "the server has failed; its operator can read why",
-                ),
-                CallFailure::TooSlow => (
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "the answer took too long, try again later",
-                ),
-            };
-            Problem::new(status, detail).into_response()
+impl Called {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Response> {
+        let Self { call, id, .. } = self;
+        let statements = &mut self.statements;
+        let mut polled = Poll::Pending;
+        request_id::during(id, || {
+            Statements::within(statements, || polled = Pin::new(call).poll(cx));
         });
-        let (caller, handler) = (&self.worker.plugins.caller, self.handler);
-        let response = if response.body().whole().is_some() {
-            response
-        } else {
-            response.map(|body| body.watched(caller, handler))
+        let mut response = match polled {
+            Poll::Ready(Ok(response)) => response,
+            Poll::Ready(Err(failure)) => refusal(failure),
+            Poll::Pending => return Poll::Pending,
         };
-        let mut response = Wanted::shape(self.wanted.as_deref(), response);
+        self.complete(&mut response);
+        Poll::Ready(response)
+    }
+
+    fn complete(&self, response: &mut Response) {
+        if response.body().whole().is_none() {
+            let body = std::mem::take(response.body_mut());
+            let caller = &self.worker.plugins.caller;
+            *response.body_mut() = body.watched(caller, self.handler);
+        }
+        Wanted::shape(self.wanted.as_deref(), response);
         if let Some(cors) = &self.worker.shared.config.cors {
-            cors.complete(self.origin.as_ref(), &mut response);
+            cors.complete(self.origin.as_ref(), response);
         }
         let headers = response.headers_mut();
         headers.insert(request_id::HEADER, self.id.clone().into_value());
-        self.take_down(took, response.status().is_server_error());
-        response
+        self.take_down(self.call.took(), response.status().is_server_error());
     }
 
     fn take_down(&self, took: Duration, failed: bool) {
@@ -460,19 +497,17 @@ impl Timed {
     }
 }
 
-impl Future for Answering {
-    type Output = Result<Response, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        match &mut *self {
-            Self::Now(response) => Poll::Ready(Ok(response.take().unwrap_or_default())),
-            Self::Called(call, timed) => {
-                let Timed { statements, id, .. } = timed;
-                let answer = ready!(request_id::during(id, || {
-                    Statements::within(statements, || Pin::new(&mut *call).poll(cx))
-                }));
-                Poll::Ready(Ok(timed.complete(answer, call.took())))
-            }
-        }
-    }
+/// Returns what a client hears whose request's handler has failed.
+fn refusal(failure: CallFailure) -> Response {
+    let (status, detail) = match failure {
+        CallFailure::Panicked => (
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "the server has failed; its operator can read why",
+        ),
+        CallFailure::TooSlow => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the answer took too long, try again later",
+        ),
+    };
+    Problem::new(status, detail).into_response()
 }

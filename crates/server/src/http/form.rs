@@ -74,12 +74,12 @@ impl Wanted {
     }
 
     /// Gives an answer the form that is wanted, if any is.
-    pub(super) fn shape(wanted: Option<&Self>, mut response: Response) -> Response {
+    pub(super) fn shape(wanted: Option<&Self>, response: &mut Response) {
         if let Some(wanted) = wanted {
-            return wanted.apply(response);
+            *response = wanted.apply(std::mem::take(response));
+        } else {
+            vary(response);
         }
-        vary(&mut response);
-        response
     }
 
     fn apply(&self, mut response: Response) -> Response {

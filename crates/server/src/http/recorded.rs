@@ -5,6 +5,7 @@ use std::{
     convert::Infallible,
     net::IpAddr,
     pin::Pin,
+    rc::Rc,
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -14,7 +15,9 @@ use http::{HeaderName, Version, header};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 
-use super::{Body, BodyError, Response, endpoint::Answering, request_id::RequestName};
+use super::{
+    Body, BodyError, Response, endpoint::Answering, patience::Borne, request_id::RequestName,
+};
 use crate::{
     access_log::{AccessLog, Line, shortened},
     clock::unix_now_us,
@@ -118,20 +121,25 @@ pub(super) struct Recorded {
     /// The answer's head is wanted, without its body.
     pub(super) bare: bool,
     pub(super) record: Option<Record>,
+    /// The connection that awaits the next request when this one is answered.
+    pub(super) borne: Option<Rc<Borne>>,
 }
 
 impl Future for Recorded {
     type Output = Result<Response, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Ok(mut response) = ready!(Pin::new(&mut self.answering).poll(cx));
+        let mut response = ready!(self.answering.poll(cx));
         if self.bare {
             take_body(&mut response);
         }
-        Poll::Ready(Ok(match self.record.take() {
-            Some(record) => record.follow(response),
-            None => response,
-        }))
+        if let Some(record) = self.record.take() {
+            response = record.follow(response);
+        }
+        if let Some(borne) = self.borne.take() {
+            borne.hand_over(&mut response);
+        }
+        Poll::Ready(Ok(response))
     }
 }
 

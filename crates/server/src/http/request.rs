@@ -3,7 +3,7 @@
 use std::{any::type_name, fmt, net::IpAddr, str::FromStr};
 
 use bytes::Bytes;
-use http::{HeaderMap, Method, StatusCode, Uri, header, request::Parts};
+use http::{HeaderMap, Method, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Incoming;
 use serde::de::DeserializeOwned;
@@ -16,8 +16,7 @@ use super::{Problem, request_id::RequestName};
 pub struct Request(Box<Inner>);
 
 struct Inner {
-    parts: Parts,
-    body: Incoming,
+    request: http::Request<Incoming>,
     /// The body, once it has been read.
     read: Option<Bytes>,
     parameters: Parameters,
@@ -32,8 +31,8 @@ pub(crate) type Parameters = Vec<(String, String)>;
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
-            .field("method", &self.0.parts.method)
-            .field("uri", &self.0.parts.uri)
+            .field("method", self.0.request.method())
+            .field("uri", self.0.request.uri())
             .field("client", &self.0.client)
             .finish_non_exhaustive()
     }
@@ -47,10 +46,8 @@ impl Request {
         id: RequestName,
         body_bytes_max: usize,
     ) -> Self {
-        let (parts, body) = request.into_parts();
         Self(Box::new(Inner {
-            parts,
-            body,
+            request,
             read: None,
             parameters,
             client,
@@ -61,17 +58,17 @@ impl Request {
 
     /// Returns the method.
     pub fn method(&self) -> &Method {
-        &self.0.parts.method
+        self.0.request.method()
     }
 
     /// Returns the address, as the client wrote it.
     pub fn uri(&self) -> &Uri {
-        &self.0.parts.uri
+        self.0.request.uri()
     }
 
     /// Returns the headers.
     pub fn headers(&self) -> &HeaderMap {
-        &self.0.parts.headers
+        self.0.request.headers()
     }
 
     /// Returns the client's address; behind a trusted proxy, the one that the proxy speaks for.
@@ -96,7 +93,7 @@ impl Request {
 
     /// Returns the parameters behind the `?`, as a `T`. What is no `T` is refused (400).
     pub fn query<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        let query = self.0.parts.uri.query().unwrap_or_default();
+        let query = self.0.request.uri().query().unwrap_or_default();
         serde_html_form::from_str(query).map_err(|error| {
             Problem::bad_request(format!("the parameters behind the `?` are wrong: {error}"))
         })
@@ -105,7 +102,7 @@ impl Request {
     /// Reads the body, as JSON of a `T`. Refused are another content type (415), too many bytes
     /// (413), and what is no `T` (400), with where and why.
     pub async fn json<T: DeserializeOwned>(self) -> Result<T, Problem> {
-        let content_type = self.0.parts.headers.get(header::CONTENT_TYPE);
+        let content_type = self.0.request.headers().get(header::CONTENT_TYPE);
         let is_json = content_type
             .and_then(|value| value.to_str().ok())
             .and_then(|value| value.split(';').next())
@@ -145,11 +142,11 @@ impl Request {
             )
         };
         // What says that it is too large need not be read.
-        let announced = http_body::Body::size_hint(&self.0.body).lower();
+        let announced = http_body::Body::size_hint(self.0.request.body()).lower();
         if announced > max as u64 {
             return Err(too_large());
         }
-        match Limited::new(&mut self.0.body, max).collect().await {
+        match Limited::new(self.0.request.body_mut(), max).collect().await {
             Ok(body) => {
                 let body = body.to_bytes();
                 self.0.read = Some(body.clone());
@@ -168,7 +165,6 @@ impl Request {
     /// Gives the request to whoever wants to read it by themselves. A body that has been read already is
     /// not in it.
     pub fn into_inner(self) -> http::Request<Incoming> {
-        let Inner { parts, body, .. } = *self.0;
-        http::Request::from_parts(parts, body)
+        self.0.request
     }
 }

@@ -1,6 +1,6 @@
 //! Routes: which handler answers which method and path.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use http::{HeaderValue, Method, header};
 use percent_encoding::percent_decode_str;
@@ -14,6 +14,14 @@ use super::{Body, IntoResponse, Problem, Response, request::Parameters};
 pub struct Route {
     pub(crate) method: Method,
     pub(crate) path: String,
+    limits: RouteLimits,
+}
+
+/// What a route has of its own in the place of the server's limits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RouteLimits {
+    pub(crate) body_bytes_max: Option<usize>,
+    pub(crate) timeout: Option<Duration>,
 }
 
 impl Route {
@@ -22,7 +30,25 @@ impl Route {
         Self {
             method,
             path: path.into(),
+            limits: RouteLimits::default(),
         }
+    }
+
+    /// Has this route read so many bytes of a request's body at most, whatever
+    /// [`ServerConfig::body_bytes_max`](crate::ServerConfig::body_bytes_max) says.
+    #[must_use]
+    pub fn body_bytes_max(mut self, bytes: usize) -> Self {
+        self.limits.body_bytes_max = Some(bytes);
+        self
+    }
+
+    /// Has this route take so long at most, whatever
+    /// [`ServerConfig::handler_timeout`](crate::ServerConfig::handler_timeout) says. An upload's way counts,
+    /// too: its handler waits for it.
+    #[must_use]
+    pub fn timeout(mut self, time: Duration) -> Self {
+        self.limits.timeout = Some(time);
+        self
     }
 }
 
@@ -66,9 +92,16 @@ pub(crate) struct RouteTable {
     written: Vec<String>,
 }
 
+/// What answers a method at one path.
+struct MethodAnswer {
+    method: Method,
+    handler: usize,
+    limits: RouteLimits,
+}
+
 /// What answers at one path: by number among the routes' handlers.
 enum PathAnswers {
-    Methods(Vec<(Method, usize)>),
+    Methods(Vec<MethodAnswer>),
     /// One handler answers every method, and what is below the path.
     Mount(usize),
 }
@@ -78,7 +111,7 @@ pub(crate) enum Found {
     /// Nothing has this path.
     Nothing,
     /// This handler.
-    Handler(usize, Parameters),
+    Handler(usize, Parameters, RouteLimits),
     /// Nothing needs to be asked.
     Answer(Response),
 }
@@ -86,17 +119,22 @@ pub(crate) enum Found {
 impl RouteTable {
     /// Adds a route. `Err` says why not.
     pub(crate) fn add(&mut self, route: &Route, handler: usize) -> Result<(), String> {
+        let answer = MethodAnswer {
+            method: route.method.clone(),
+            handler,
+            limits: route.limits,
+        };
         if let Some(known) = self.written.iter().position(|path| *path == route.path) {
             let Some(PathAnswers::Methods(methods)) = self.answers.get_mut(known) else {
                 return Err("a service is mounted there".to_owned());
             };
-            if methods.iter().any(|(method, _)| *method == route.method) {
+            if methods.iter().any(|known| known.method == route.method) {
                 return Err("there is a handler already".to_owned());
             }
-            methods.push((route.method.clone(), handler));
+            methods.push(answer);
             return Ok(());
         }
-        let answers = PathAnswers::Methods(vec![(route.method.clone(), handler)]);
+        let answers = PathAnswers::Methods(vec![answer]);
         self.insert(std::slice::from_ref(&route.path), answers)
     }
 
@@ -141,20 +179,17 @@ impl RouteTable {
         let methods = match self.answers.get(*found.value) {
             Some(PathAnswers::Methods(methods)) => methods,
             Some(PathAnswers::Mount(handler)) => {
-                return Found::Handler(*handler, Parameters::new());
+                return Found::Handler(*handler, Parameters::new(), RouteLimits::default());
             }
             None => return Found::Nothing,
         };
-        let handler_of = |wanted: &Method| {
-            let mut methods = methods.iter();
-            methods.find_map(|(method, handler)| (method == wanted).then_some(*handler))
-        };
-        let handler = handler_of(method).or_else(|| {
+        let answer_of = |wanted: &Method| methods.iter().find(|answer| answer.method == *wanted);
+        let answer = answer_of(method).or_else(|| {
             (*method == Method::HEAD)
-                .then(|| handler_of(&Method::GET))
+                .then(|| answer_of(&Method::GET))
                 .flatten()
         });
-        let Some(handler) = handler else {
+        let Some(answer) = answer else {
             return Found::Answer(no_such_method(method, methods));
         };
         let mut parameters = Parameters::new();
@@ -165,13 +200,16 @@ impl RouteTable {
             };
             parameters.push((name.to_owned(), value.into_owned()));
         }
-        Found::Handler(handler, parameters)
+        Found::Handler(answer.handler, parameters, answer.limits)
     }
 }
 
 /// Answers OPTIONS, and refuses every other method that the path has not.
-fn no_such_method(method: &Method, methods: &[(Method, usize)]) -> Response {
-    let mut allowed: Vec<&str> = methods.iter().map(|(method, _)| method.as_str()).collect();
+fn no_such_method(method: &Method, methods: &[MethodAnswer]) -> Response {
+    let mut allowed: Vec<&str> = methods
+        .iter()
+        .map(|answer| answer.method.as_str())
+        .collect();
     if allowed.contains(&"GET") && !allowed.contains(&"HEAD") {
         allowed.push("HEAD");
     }
@@ -198,7 +236,7 @@ mod tests {
     fn found(table: &RouteTable, method: &Method, path: &str) -> String {
         match table.find(method, path) {
             Found::Nothing => "nothing".to_owned(),
-            Found::Handler(handler, parameters) => format!("{handler} {parameters:?}"),
+            Found::Handler(handler, parameters, _) => format!("{handler} {parameters:?}"),
             Found::Answer(response) => format!(
                 "{} {:?}",
                 response.status(),

@@ -82,9 +82,9 @@ impl Metrics {
         }
         if let Some((handlers, counters)) = &self.plugins {
             handlers::write(&mut text, handlers);
-            for (name, help, value) in counters.read() {
-                header(&mut text, name, help, "counter");
-                line(&mut text, format_args!("{name} {value}"));
+            for figure in counters.read() {
+                header(&mut text, figure.name, figure.help, figure.kind);
+                line(&mut text, format_args!("{} {}", figure.name, figure.value));
             }
         }
         for gauge in self.gauges.as_ref().map(|ask| ask()).unwrap_or_default() {

@@ -16,7 +16,7 @@ use hikyaku_store::LocalFuture;
 use tokio::time::Sleep;
 use tracing::Span;
 
-use super::book::{HandlerBook, HandlerId, WorkerPage, count};
+use super::book::{HandlerBook, HandlerCells, HandlerId, HandlerName, WorkerPage, count};
 
 /// Why a call has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,7 @@ impl fmt::Debug for Caller {
 
 impl Caller {
     pub(crate) fn new(book: Arc<HandlerBook>, worker: usize, time_max: Duration) -> Rc<Self> {
-        let span = |name: &super::book::HandlerName| tracing::info_span!("plugin", name = name.plugin, handler = %name.task);
+        let span = |name: &HandlerName| tracing::info_span!("plugin", name = name.plugin, handler = %name.task);
         Rc::new(Self {
             spans: book.names.iter().map(span).collect(),
             book,
@@ -72,7 +72,7 @@ impl Caller {
         handler: HandlerId,
         future: LocalFuture<'static, T>,
     ) -> Call<T> {
-        self.call_for(handler, future, Some(self.time_max))
+        self.call_for(handler, future, None)
     }
 
     /// Calls a handler that may take as long as it likes.
@@ -81,10 +81,20 @@ impl Caller {
         handler: HandlerId,
         future: LocalFuture<'static, T>,
     ) -> Call<T> {
-        self.call_for(handler, future, None)
+        self.call_within(handler, future, None)
     }
 
-    fn call_for<T>(
+    /// Calls a handler that has a time of its own.
+    pub(crate) fn call_for<T>(
+        self: &Rc<Self>,
+        handler: HandlerId,
+        future: LocalFuture<'static, T>,
+        time_max: Option<Duration>,
+    ) -> Call<T> {
+        self.call_within(handler, future, Some(time_max.unwrap_or(self.time_max)))
+    }
+
+    fn call_within<T>(
         self: &Rc<Self>,
         handler: HandlerId,
         future: LocalFuture<'static, T>,
@@ -93,7 +103,7 @@ impl Caller {
         Call {
             caller: Rc::clone(self),
             handler,
-            future,
+            future: Some(future),
             started: None,
             took: Duration::ZERO,
             time_max,
@@ -147,27 +157,30 @@ impl Caller {
     ) -> Result<T, CallFailure> {
         self.watched(handler, Instant::now(), part)
             .map_err(|panic| {
-                self.note_failure(handler, CallFailure::Panicked, text_of(&*panic));
+                self.note_panic(handler, &*panic);
                 CallFailure::Panicked
             })
     }
 
-    fn note_failure(&self, handler: HandlerId, failure: CallFailure, panic: &str) {
-        let Some(name) = self.book.names.get(usize::from(handler.0)) else {
-            return;
-        };
-        let cells = self.page().and_then(|page| page.cells(handler));
-        match failure {
-            CallFailure::Panicked => {
-                cells.inspect(|cells| count(&cells.panics));
-                tracing::error!(plugin = name.plugin, handler = %name.task, panic, "handler panicked");
-            }
-            CallFailure::TooSlow => {
-                cells.inspect(|cells| count(&cells.timeouts));
-                let seconds = self.time_max.as_secs_f64();
-                tracing::error!(plugin = name.plugin, handler = %name.task, seconds, "handler given up: it took too long");
-            }
+    fn note_panic(&self, handler: HandlerId, panic: &(dyn Any + Send)) {
+        if let Some((name, cells)) = self.of(handler) {
+            count(&cells.panics);
+            let panic = text_of(panic);
+            tracing::error!(plugin = name.plugin, handler = %name.task, panic, "handler panicked");
         }
+    }
+
+    fn note_too_slow(&self, handler: HandlerId, time_max: Duration) {
+        if let Some((name, cells)) = self.of(handler) {
+            count(&cells.timeouts);
+            let seconds = time_max.as_secs_f64();
+            tracing::error!(plugin = name.plugin, handler = %name.task, seconds, "handler given up: it took too long");
+        }
+    }
+
+    fn of(&self, handler: HandlerId) -> Option<(&HandlerName, &HandlerCells)> {
+        let name = self.book.names.get(usize::from(handler.0))?;
+        Some((name, self.page()?.cells(handler)?))
     }
 
     fn note_end(&self, handler: HandlerId, took: Duration) {
@@ -188,7 +201,8 @@ pub(super) fn text_of(panic: &(dyn Any + Send)) -> &str {
 pub(crate) struct Call<T> {
     caller: Rc<Caller>,
     handler: HandlerId,
-    future: LocalFuture<'static, T>,
+    /// `None` once it has ended.
+    future: Option<LocalFuture<'static, T>>,
     /// When it was polled first: it may have been put by until then.
     started: Option<Instant>,
     /// How long it took, once it has ended.
@@ -203,16 +217,22 @@ impl<T> Future for Call<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let future = &mut this.future;
+        let Some(future) = &mut this.future else {
+            return Poll::Pending;
+        };
         let now = Instant::now();
         let started = *this.started.get_or_insert(now);
-        let polled = (this.caller).watched(this.handler, now, || future.as_mut().poll(cx));
-        let failure = match polled {
-            Ok(Poll::Ready(answer)) => {
-                this.note_end();
-                return Poll::Ready(Ok(answer));
-            }
-            Ok(Poll::Pending) => {
+        // Put into its place, rather than returned from one layer to the next: an answer is large.
+        let mut polled = Poll::Pending;
+        let ended = (this.caller).watched(this.handler, now, || polled = future.as_mut().poll(cx));
+        if ended.is_ok() && polled.is_ready() {
+            this.note_end();
+            // Nothing is left in it.
+            this.future = None;
+            return polled.map(Ok);
+        }
+        let failure = match ended {
+            Ok(()) => {
                 let Some(time_max) = this.time_max else {
                     return Poll::Pending;
                 };
@@ -223,19 +243,25 @@ impl<T> Future for Call<T> {
                 if deadline.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }
-                this.caller
-                    .note_failure(this.handler, CallFailure::TooSlow, "");
+                this.caller.note_too_slow(this.handler, time_max);
                 CallFailure::TooSlow
             }
             Err(panic) => {
-                let text = text_of(&*panic);
-                this.caller
-                    .note_failure(this.handler, CallFailure::Panicked, text);
+                this.caller.note_panic(this.handler, &*panic);
                 CallFailure::Panicked
             }
         };
         this.note_end();
         Poll::Ready(Err(failure))
+    }
+}
+
+impl<T> Drop for Call<T> {
+    /// What a handler leaves behind that is not waited for any more is its own, too.
+    fn drop(&mut self) {
+        if let Some(future) = self.future.take() {
+            let _ = self.caller.run_part(self.handler, || drop(future));
+        }
     }
 }
 

@@ -32,7 +32,7 @@ pub(crate) use setup::{Setup, factory, unpanicked};
 pub(crate) use verdict::Decision;
 pub use verdict::{QueryVerdict, Verdict, work_done};
 pub(crate) use watchdog::Watchdog;
-pub use worker::{Counter, Worker};
+pub use worker::{Counter, Level, Worker};
 
 /// Why a plugin can't start.
 pub type PluginError = Box<dyn std::error::Error + Send + Sync>;

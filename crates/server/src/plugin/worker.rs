@@ -130,6 +130,23 @@ impl Worker {
     pub fn counter(&self, name: &'static str, help: &'static str) -> Counter {
         Counter(self.inner.shared.counters.register(name, help))
     }
+
+    /// Makes a figure of the plugin's own that rises and falls; what each worker has set last is added
+    /// up. `name` is written after `hikyaku_`: lower-case letters, digits and underscores, the unit last.
+    pub fn level(&self, name: &'static str, help: &'static str) -> Level {
+        Level(self.inner.shared.counters.register_gauge(name, help))
+    }
+}
+
+/// A figure that rises and falls.
+#[derive(Debug)]
+pub struct Level(Arc<AtomicU64>);
+
+impl Level {
+    /// Says how much it is now.
+    pub fn set(&self, value: f64) {
+        self.0.store(value.to_bits(), Relaxed);
+    }
 }
 
 /// A figure that only grows.

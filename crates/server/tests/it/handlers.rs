@@ -143,6 +143,38 @@ async fn a_stream_that_panics_is_a_part_of_its_call() {
     assert_eq!(figure(&relay, "panics", "GET /stream"), 1.0);
 }
 
+/// Panics when it goes.
+struct Explosive;
+
+impl Drop for Explosive {
+    fn drop(&mut self) {
+        panic!("on purpose");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_a_service_or_of_what_a_client_leaves_behind_is_counted() {
+    let service = axum::Router::new().route(
+        "/panic",
+        axum::routing::get(async || -> &str { panic!("on purpose") }),
+    );
+    let relay = Relay::serve(server().mount("/app", service).route(
+        get("/wait"),
+        async |_: &Careless, _: Request| -> &str {
+            let _explosive = Explosive;
+            std::future::pending().await
+        },
+    ));
+    let (_, answer) = request(relay.address, "GET", "/app/panic", "", "").await;
+    assert_eq!(answer.status, 500, "{answer:?}");
+    let panics = "hikyaku_handler_panics_total{plugin=\"mounted\",handler=\"/app\"}";
+    assert_eq!(relay.figure(panics), 1.0);
+    let mut wire = Wire::connect(relay.address).await;
+    wire.send(b"GET /wait HTTP/1.1\r\nHost: r\r\n\r\n").await;
+    drop(wire);
+    reaches(&relay, "panics", "GET /wait", 1.0).await;
+}
+
 #[tokio::test]
 async fn a_handler_that_never_ends_is_given_up() {
     let mut config = config();

@@ -1,18 +1,26 @@
 //! Memory after many requests is what it was after some: of pages, events, and clients that hang up in
-//! the middle. In a process of its own, as others would take memory meanwhile.
+//! the middle; in the clear, and in HTTP/2 over TLS. In a process of its own, as others would take memory
+//! meanwhile.
 //!
 //! A million: `HIKYAKU_LEAK_REQUESTS=1000000 cargo test --release -p hikyaku-server --test it leaks`.
 
 use std::{cell::RefCell, process::Command, sync::Arc};
 
+use bytes::Bytes;
 use hikyaku_event::Event;
-use hikyaku_server::{Client, Json, Problem, Request, Server, Verdict, post};
+use hikyaku_server::{
+    Client, Json, NoPlugins, Problem, Request, Server, ServerConfig, Verdict, With, post,
+};
 use hikyaku_store::testing::NaiveStore;
+use http_body_util::{BodyExt, Full};
+use hyper::client::conn::http2::{SendRequest, handshake};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 
 use crate::{
-    client::{Client as NostrClient, note},
+    client::{Client as NostrClient, note, patiently},
     relay::{Relay, config},
     routes::ask,
+    tls::{Pair, encrypted, pair},
     wire::Wire,
 };
 
@@ -64,31 +72,80 @@ async fn requests(relay: &Relay, count: usize) {
     }
 }
 
-#[tokio::test]
-#[ignore = "a process of the test below"]
-async fn memory_stays() {
-    let count = std::env::var(REQUESTS).map_or(FEW, |count| count.parse().unwrap());
-    let server = Server::new(config(), Arc::new(NaiveStore::new()))
+fn server(config: ServerConfig) -> Server<With<Echo, NoPlugins>> {
+    Server::new(config, Arc::new(NaiveStore::new()))
         .plugin(async |_| {
             Ok(Echo {
                 last: RefCell::default(),
             })
         })
         .route(post("/echo"), echo)
-        .on_event(async |_: &Echo, _: &Client, _: &Event| Verdict::reject("no"));
-    let relay = Relay::serve(server);
-    requests(&relay, FEW / 4).await;
+        .on_event(async |_: &Echo, _: &Client, _: &Event| Verdict::reject("no"))
+}
+
+/// Has so many requests made, and tells what memory has grown by from some on.
+async fn growth(few: usize, mut requests: impl AsyncFnMut(usize)) {
+    let count = std::env::var(REQUESTS).map_or(few, |count| count.parse().unwrap());
+    requests(few / 4).await;
     let before = resident_bytes();
-    requests(&relay, count).await;
+    requests(count).await;
     let growth = resident_bytes().saturating_sub(before);
     println!("{count} requests, {growth} bytes more of {before}");
     assert!(growth < GROWTH_MAX, "{growth} bytes after {count} requests");
 }
 
-#[test]
-fn many_requests_leave_nothing_behind() {
+#[tokio::test]
+#[ignore = "a process of the test below"]
+async fn memory_stays() {
+    let relay = Relay::serve(server(config()));
+    growth(FEW, async |count| requests(&relay, count).await).await;
+}
+
+/// Connects in HTTP/2, over TLS.
+async fn connect(relay: &Relay, pair: &Pair) -> SendRequest<Full<Bytes>> {
+    let stream = pair.connect(relay.address, &["h2"]).await.unwrap();
+    // A body that waits for its head's acknowledgement waits for 40 ms.
+    stream.get_ref().0.set_nodelay(true).unwrap();
+    let connecting = handshake(TokioExecutor::new(), TokioIo::new(stream));
+    let (sender, connection) = patiently(connecting).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
+async fn http_2_requests(relay: &Relay, pair: &Pair, count: usize) {
+    let body = format!("[\"{}\"]", "word".repeat(50));
+    let mut sender = connect(relay, pair).await;
+    for n in 0..count {
+        if n % 200 == 199 {
+            sender = connect(relay, pair).await;
+        }
+        let request = hyper::Request::post("https://localhost/echo")
+            .header("content-type", "application/json")
+            .body(Full::from(body.clone()))
+            .unwrap();
+        let asking = sender.send_request(request);
+        if n % 20 == 0 {
+            // Has the stream reset, wherever it is.
+            drop(asking);
+            continue;
+        }
+        let answer = patiently(asking).await.unwrap().into_body();
+        assert_eq!(patiently(answer.collect()).await.unwrap().to_bytes(), body);
+    }
+}
+
+#[tokio::test]
+#[ignore = "a process of the test below"]
+async fn memory_stays_in_http_2() {
+    let pair = pair();
+    let relay = Relay::serve(server(encrypted(&pair)));
+    let ask = async |count| http_2_requests(&relay, &pair, count).await;
+    growth(FEW / 4, ask).await;
+}
+
+fn in_a_process(test: &str) {
     let said = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "leaks::memory_stays", "--ignored", "--nocapture"])
+        .args(["--exact", test, "--ignored", "--nocapture"])
         .output()
         .unwrap();
     let text = String::from_utf8_lossy(&said.stdout);
@@ -97,5 +154,16 @@ fn many_requests_leave_nothing_behind() {
         "{text}{}",
         String::from_utf8_lossy(&said.stderr)
     );
+    assert!(text.contains("1 passed"), "{text}");
     println!("{text}");
+}
+
+#[test]
+fn many_requests_leave_nothing_behind() {
+    in_a_process("leaks::memory_stays");
+}
+
+#[test]
+fn many_requests_in_http_2_leave_nothing_behind() {
+    in_a_process("leaks::memory_stays_in_http_2");
 }

@@ -196,20 +196,27 @@ async fn a_task_runs_once_and_again_when_it_fails() {
 
 #[tokio::test]
 async fn a_plugin_has_figures_of_its_own() {
-    struct Notes(hikyaku_server::Counter);
+    struct Notes(hikyaku_server::Counter, hikyaku_server::Level);
     let relay = Relay::serve(
         server()
             .plugin(|worker: Worker| async move {
-                Ok(Notes(worker.counter("notes_total", "Notes seen")))
+                let waiting = worker.level("notes_waiting", "Notes that wait");
+                waiting.set(1.5);
+                let seen = worker.counter("notes_total", "Notes seen");
+                Ok(Notes(seen, waiting))
             })
             .on_event(async |p: &Notes, _: &Client, _| {
                 p.0.add(1);
+                p.1.set(0.25);
                 Verdict::Accept
             }),
     );
+    // Who is served is served when all workers have theirs.
     let mut client = NostrClient::connect(relay.address).await;
+    assert_eq!(relay.figure("hikyaku_notes_waiting"), 2.0 * 1.5);
     client.publish(&crate::client::note(1, "hello")).await;
     assert_eq!(relay.figure("hikyaku_notes_total"), 1.0);
+    assert_eq!(relay.figure("hikyaku_notes_waiting"), 1.5 + 0.25);
     let calls = "hikyaku_handler_seconds_count{plugin=\"Notes\",handler=\"on_event\"}";
     assert_eq!(relay.figure(calls), 1.0);
 }

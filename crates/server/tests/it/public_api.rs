@@ -1,9 +1,10 @@
 //! What plugins are written against: a change of it is seen in a review, and not by their authors.
 //!
-//! `public-api.txt` beside each crate lists its public items as its sources have them.
+//! `public-api.txt` beside each crate lists its public items as its sources have them, and which traits
+//! its public types have.
 //! `HIKYAKU_UPDATE=1 cargo test -p hikyaku-server --test it public_api` writes it anew.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{collections::HashSet, fmt::Write, fs, path::Path};
 
 /// Returns a crate's public items, by file: signatures, variants and fields, without their bodies.
 fn listing(folder: &Path) -> String {
@@ -20,10 +21,26 @@ fn listing(folder: &Path) -> String {
         }
     }
     files.sort();
+    let sources: Vec<_> = files
+        .into_iter()
+        .map(|path| {
+            let source = fs::read_to_string(&path).unwrap();
+            let source = source
+                .split("#[cfg(test)]\nmod ")
+                .next()
+                .unwrap()
+                .to_owned();
+            (path, source)
+        })
+        .collect();
+    let named = |(_, source): &(_, String)| {
+        let names = source.lines().filter_map(public_name).map(str::to_owned);
+        names.collect::<Vec<_>>()
+    };
+    let public: HashSet<String> = sources.iter().flat_map(named).collect();
     let mut text = String::new();
-    for path in files {
-        let source = fs::read_to_string(&path).unwrap();
-        let items = items(source.split("#[cfg(test)]\nmod ").next().unwrap());
+    for (path, source) in sources {
+        let items = items(&source) + &traits(&source, &public);
         if !items.is_empty() {
             let name = path.strip_prefix(folder).unwrap().display();
             writeln!(text, "{name}\n{items}").unwrap();
@@ -65,6 +82,44 @@ fn items(source: &str) -> String {
             last = next;
         }
         writeln!(text, "    {}", item.trim_end_matches(['{', ' '])).unwrap();
+    }
+    text
+}
+
+/// Returns the name of a type or a trait that a line makes public.
+fn public_name(line: &str) -> Option<&str> {
+    let mut kinds = ["pub struct ", "pub enum ", "pub trait "].iter();
+    let rest = kinds.find_map(|kind| line.strip_prefix(kind))?;
+    rest.split(|c: char| !c.is_alphanumeric()).next()
+}
+
+/// Returns which traits public types have, and which types public traits, derived or written.
+fn traits(source: &str, public: &HashSet<String>) -> String {
+    let mut text = String::new();
+    let mut derived = "";
+    let mut lines = source.lines();
+    while let Some(line) = lines.next() {
+        if let Some(list) = line.strip_prefix("#[derive(") {
+            derived = list.trim_end_matches(")]");
+        } else if let Some(name) = public_name(line).filter(|_| !derived.is_empty()) {
+            writeln!(text, "    derive {derived} for {name}").unwrap();
+        }
+        if !line.starts_with("#[") && !line.starts_with("//") {
+            if !line.starts_with("impl") {
+                derived = "";
+                continue;
+            }
+            let mut head = line.to_owned();
+            while !head.ends_with(['{', '}']) {
+                head += " ";
+                head += lines.next().unwrap().trim();
+            }
+            let head = head.trim_end_matches(['{', '}', ' ']);
+            let words: Vec<_> = head.split(|c: char| !c.is_alphanumeric()).collect();
+            if head.contains(" for ") && words.iter().any(|word| public.contains(*word)) {
+                writeln!(text, "    {head}").unwrap();
+            }
+        }
     }
     text
 }

@@ -4,7 +4,7 @@
 # target/bench/results.
 #
 # usage: bench/run.sh ROW...     rows: publish rust-nostr latency fanout query scale mixed disk idle start
-#                              tables measuring instructions http all
+#                              tables measuring instructions http nodes all
 # environment: EVENTS (1000000), FEW (100000): the sizes of the larger and the smaller corpus
 #              BUILT: if set, nothing is built: what is there already is measured
 set -euo pipefail
@@ -300,12 +300,41 @@ tables() {
   finish
 }
 
+# Two nodes on a PostgreSQL of their own: notes published at one, 500 a second, until subscribers of both
+# have them.
+nodes() {
+  scripts/prerequisites.sh python3:python3
+  local bin folder as=() url=postgres://postgres@127.0.0.1:17790/postgres
+  bin=$(dirname "$(find /usr/lib/postgresql/*/bin -name initdb | sort -V | tail -n 1)")
+  folder=$(mktemp -d /tmp/hikyaku-bench.XXXXXX)
+  if [ "$(id -u)" = 0 ]; then
+    # PostgreSQL refuses to run as root.
+    chown nobody "$folder"
+    as=(setpriv --reuid nobody --regid nogroup --clear-groups)
+  fi
+  "${as[@]}" "$bin/initdb" -D "$folder/data" -A trust -U postgres -E UTF8 --locale=C >/dev/null
+  printf '%s\n' "unix_socket_directories = '$folder'" 'shared_buffers = 1GB' 'port = 17790' \
+    >>"$folder/data/postgresql.conf"
+  "${as[@]}" "$bin/postgres" -D "$folder/data" >"$folder/log" 2>&1 &
+  started+=($!)
+  listening 17790
+  HIKYAKU_STORE_URL=$url serve 17777 "$(empty nodes-1)"
+  HIKYAKU_STORE_URL=$url serve 17778 "$(empty nodes-2)"
+  local how=(127.0.0.1:17777 127.0.0.1:17778 "$(corpus "$few")" 0 5000 500)
+  for _ in 1 2 3; do
+    python3 scripts/node_latency.py "${how[@]}"
+    how[3]=$((how[3] + 5000))
+  done | tee "$results/nodes.txt"
+  finish
+  rm -rf "$folder"
+}
+
 [ $# -gt 0 ] || { sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2; }
-[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables measuring instructions http
+[ "$1" != all ] || set -- publish rust-nostr latency fanout query scale mixed disk idle start tables measuring instructions http nodes
 build
 for row in "$@"; do
   case $row in
-    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables | measuring | instructions | http) "$row" ;;
+    publish | rust-nostr | latency | fanout | query | scale | mixed | disk | idle | start | tables | measuring | instructions | http | nodes) "$row" ;;
     *) echo "unknown row: $row" >&2; exit 2 ;;
   esac
 done

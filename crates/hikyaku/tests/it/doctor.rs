@@ -281,3 +281,47 @@ fn a_dropped_index_and_stale_statistics_are_found() {
     let (code, report) = examine(&place, &nowhere);
     assert_eq!((code, level(&report, "database")), (Some(1), "bad"));
 }
+
+#[test]
+fn a_server_that_is_neglected_is_found() {
+    let cluster = Cluster::start(&[
+        "shared_buffers = 1MB",
+        // On, and never there.
+        "autovacuum_naptime = 1000000",
+        "shared_preload_libraries = 'pg_stat_statements'",
+    ]);
+    let url = cluster.url();
+    let place = Place::new();
+    let database = [("HIKYAKU_STORE_URL", url.as_str())];
+    let import = place.run_with(&["import", "--store", &url, "--json"], &lines(&notes(2000)));
+    assert_eq!(import.json()["stored"], 2000);
+    let (_, report) = examine(&place, &database);
+    assert_eq!(level(&report, "shared_buffers"), "warn", "{report:#}");
+    assert_eq!(level(&report, "autovacuum"), "ok", "{report:#}");
+    let slow = finding(&report, "slow statements")["seen"]
+        .as_str()
+        .unwrap();
+    assert!(slow.contains("not installed"), "{slow}");
+
+    cluster.sql("UPDATE hikyaku.events SET vanish = vanish");
+    cluster.sql("CREATE EXTENSION pg_stat_statements");
+    for _ in 0..5 {
+        cluster.sql("SELECT pg_sleep(0.03)");
+    }
+    let (_, report) = examine(&place, &database);
+    // How bad depends on whether the server has counted the imported rows once or twice.
+    assert_ne!(level(&report, "autovacuum"), "ok", "{report:#}");
+    let seen = finding(&report, "autovacuum")["seen"].as_str().unwrap();
+    assert!(seen.starts_with("events has 2,000 dead rows"), "{seen}");
+    assert_eq!(level(&report, "slow statements"), "warn", "{report:#}");
+    let slow = finding(&report, "slow statements")["seen"]
+        .as_str()
+        .unwrap();
+    assert!(slow.contains("ms at most"), "{slow}");
+
+    cluster.sql("VACUUM hikyaku.events");
+    cluster.sql("SELECT pg_stat_statements_reset()");
+    let (_, report) = examine(&place, &database);
+    assert_eq!(level(&report, "autovacuum"), "ok", "{report:#}");
+    assert_eq!(level(&report, "slow statements"), "ok", "{report:#}");
+}

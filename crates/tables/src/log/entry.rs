@@ -72,6 +72,12 @@ pub(super) trait Kept {
     fn store(&self, file: &MappedFile, at: u64);
 }
 
+/// An entry as it is kept behind one of the same stamp.
+pub(super) trait Unstamped: Kept {
+    /// Returns the same entry with its stamp.
+    fn with_stamp(&self, stamp: Stamp) -> impl Kept;
+}
+
 /// Room for an entry of a key of 8 bytes and a value of 8 bytes, and for one with a stamp.
 const SMALL_WORDS: usize = 3;
 const STAMPED_WORDS: usize = 5;
@@ -157,6 +163,19 @@ impl Small<SMALL_WORDS> {
             behind[2] >> 24,
         ];
         Small::new(words, self.len + STAMP_LEN)
+    }
+}
+
+impl Unstamped for Small<SMALL_WORDS> {
+    #[inline]
+    fn with_stamp(&self, stamp: Stamp) -> impl Kept {
+        self.stamped(stamp)
+    }
+}
+
+impl Unstamped for Long {
+    fn with_stamp(&self, _: Stamp) -> impl Kept {
+        self.stamped()
     }
 }
 

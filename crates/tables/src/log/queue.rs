@@ -1,15 +1,13 @@
 //! The shared buffer: where updates wait for the log's thread, in order.
 
-use std::{
-    mem,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{mem, sync::Arc, time::Duration};
+
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use super::{
     batch::{ALIGNMENT, BATCH_HEADER_LEN},
     buffer::BatchBuffer,
-    entry::{Applied, ENTRY_OVERHEAD_MAX, Kept, Prepared},
+    entry::{Applied, ENTRY_OVERHEAD_MAX, Kept, Prepared, Unstamped},
     options::LogPosition,
     waiting::{Waiting, load_entries},
 };
@@ -34,6 +32,8 @@ pub(super) struct Queue {
 struct State {
     /// Bytes of the batch to come: its header and its entries, which are in [`Waiting`].
     len: usize,
+    /// Up to this length entries are taken down without a further look; see [`State::set_open`].
+    open: usize,
     entries: u32,
     /// The position of its first entry.
     first: LogPosition,
@@ -71,6 +71,7 @@ impl Queue {
         Self {
             state: Mutex::new(State {
                 len: BATCH_HEADER_LEN,
+                open: 0,
                 entries: 0,
                 first,
                 stamp: None,
@@ -91,7 +92,9 @@ impl Queue {
 
     /// Takes updates down from now on, and keeps them there while they wait.
     pub(super) fn record(&self, waiting: Waiting) {
-        self.lock().waiting = Some(waiting);
+        let mut state = self.state.lock();
+        state.waiting = Some(waiting);
+        state.set_open(self.bytes_max);
     }
 
     /// Appends an effect. Waits while the queue is full; an error if the disk is, or the log has
@@ -108,38 +111,50 @@ impl Queue {
                 limit: RECORD_BYTES_MAX,
             });
         }
-        self.append_entry(len, stamp, &Prepared::effect(table, effect, stamp))
+        self.append_prepared(len, stamp, &Prepared::effect(table, effect, stamp))
     }
 
     /// Appends how far another server's updates were applied.
     pub(super) fn append_applied(&self, applied: &Applied, stamp: Stamp) -> Result<(), TableError> {
-        self.append_entry(0, stamp, &Prepared::applied(applied, stamp))
+        self.append_prepared(0, stamp, &Prepared::applied(applied, stamp))
     }
 
     /// `len`: bytes of the key and the value. What can be done before the lock is taken has been.
-    fn append_entry(&self, len: usize, stamp: Stamp, entry: &Prepared) -> Result<(), TableError> {
-        let len = len + ENTRY_OVERHEAD_MAX;
-        let mut state = self.lock();
-        if state.waiting.is_none() {
-            return Ok(());
+    #[inline]
+    fn append_prepared(
+        &self,
+        len: usize,
+        stamp: Stamp,
+        entry: &Prepared,
+    ) -> Result<(), TableError> {
+        match entry {
+            Prepared::Small(small) => self.append_entry(len, stamp, small),
+            Prepared::Long(long) => self.append_entry(len, stamp, long),
         }
-        if state.ended.is_some() || !self.fits(&state, len) {
-            state = self.wait_for_room(state, len)?;
+    }
+
+    #[inline]
+    fn append_entry(
+        &self,
+        len: usize,
+        stamp: Stamp,
+        entry: &impl Unstamped,
+    ) -> Result<(), TableError> {
+        let len = len + ENTRY_OVERHEAD_MAX;
+        let mut state = self.state.lock();
+        if state.len + len > state.open {
+            match self.make_room(state, len)? {
+                Some(made) => state = made,
+                None => return Ok(()),
+            }
         }
         let len_before = state.len;
-        if let Some(waiting) = &mut state.waiting {
-            waiting.reserve(len_before - BATCH_HEADER_LEN, len)?;
-        }
-        let has_stamp = state.stamp == Some(stamp);
-        if !has_stamp {
+        let len = if state.stamp == Some(stamp) {
+            state.keep(entry)
+        } else {
             state.stamp = Some(stamp);
             state.highest_us = state.highest_us.max(stamp.at_us);
-        }
-        let len = match entry {
-            Prepared::Small(small) if has_stamp => state.keep(small),
-            Prepared::Small(small) => state.keep(&small.stamped(stamp)),
-            Prepared::Long(long) if has_stamp => state.keep(long),
-            Prepared::Long(long) => state.keep(&long.stamped()),
+            state.keep(&entry.with_stamp(stamp))
         };
         let is_first = len_before == BATCH_HEADER_LEN;
         let is_much = len_before < self.flush_bytes && len >= self.flush_bytes;
@@ -150,13 +165,31 @@ impl Queue {
         Ok(())
     }
 
+    /// Makes room for an entry that is not taken down without a further look; `None` if nothing is.
+    #[cold]
+    fn make_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        len: usize,
+    ) -> Result<Option<MutexGuard<'a, State>>, TableError> {
+        if state.waiting.is_none() {
+            return Ok(None);
+        }
+        if state.ended.is_some() || !self.fits(&state, len) {
+            state = self.wait_for_room(state, len)?;
+        }
+        if let Some(waiting) = &state.waiting {
+            waiting.reserve(state.len - BATCH_HEADER_LEN, len)?;
+        }
+        Ok(Some(state))
+    }
+
     fn fits(&self, state: &State, len: usize) -> bool {
         let len = state.len + len;
         let has_room = state.entries == 0 || len <= self.bytes_max && state.entries < u32::MAX;
         has_room && len + ALIGNMENT <= state.reserved
     }
 
-    #[cold]
     fn wait_for_room<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -175,19 +208,19 @@ impl Queue {
             }
             state.wanted = state.wanted.max(BATCH_HEADER_LEN + len + ALIGNMENT);
             self.work.notify_one();
-            state = wait(&self.room, state);
+            self.room.wait(&mut state);
         }
     }
 
     /// Returns the position that the next entry will have.
     pub(super) fn end(&self) -> LogPosition {
-        let state = self.lock();
+        let state = self.state.lock();
         LogPosition(state.first.0 + u64::from(state.entries))
     }
 
     /// Makes the log's thread begin with what there is.
     pub(super) fn hurry(&self) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.entries > 0 && !state.hurry {
             state.hurry = true;
             drop(state);
@@ -199,9 +232,9 @@ impl Queue {
     /// come; false at the end.
     pub(super) fn wait_for_work(&self, linger: Duration) -> bool {
         let idle = |state: &State| state.ended.is_none() && state.entries == 0 && state.wanted == 0;
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         while idle(&state) {
-            state = wait(&self.work, state);
+            self.work.wait(&mut state);
         }
         let may_linger = |state: &mut State| {
             state.ended.is_none()
@@ -209,14 +242,13 @@ impl Queue {
                 && state.wanted == 0
                 && state.len < self.flush_bytes
         };
-        let waited = self.work.wait_timeout_while(state, linger, may_linger);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        self.work.wait_while_for(&mut state, may_linger, linger);
         state.ended.is_none()
     }
 
     /// Takes all that waits, to be written at an offset; `spare` is the buffer it comes in.
     pub(super) fn take(&self, mut spare: BatchBuffer, offset: u32) -> Taken {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let len = mem::replace(&mut state.len, BATCH_HEADER_LEN);
         let entries = mem::take(&mut state.entries);
         let first = state.first;
@@ -232,6 +264,7 @@ impl Queue {
             let len = len.next_multiple_of(ALIGNMENT);
             state.reserved = state.reserved.saturating_sub(len);
         }
+        state.set_open(self.bytes_max);
         drop(state);
         self.room.notify_all();
         spare.begin(offset, len);
@@ -250,32 +283,43 @@ impl Queue {
     /// States how many bytes of the file are allocated behind what was taken, and whether that is
     /// less than was wanted because the disk is full.
     pub(super) fn set_reserved(&self, reserved: usize, refused: bool) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.reserved = reserved;
         if refused {
             state.refusals += 1;
         }
+        state.set_open(self.bytes_max);
         drop(state);
         self.room.notify_all();
     }
 
     /// Refuses all updates from now on.
     pub(super) fn end_with(&self, why: &Arc<str>) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.ended.is_none() {
             state.ended = Some(Arc::clone(why));
         }
+        state.set_open(self.bytes_max);
         drop(state);
         self.work.notify_all();
         self.room.notify_all();
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {
+    /// States up to which length nothing stands in an entry's way: neither the queue's length, nor
+    /// what is allocated, in the log or where it waits.
+    fn set_open(&mut self, bytes_max: usize) {
+        let is_open = self.ended.is_none();
+        let waiting = self.waiting.as_ref().filter(|_| is_open);
+        self.open = waiting.map_or(0, |waiting| {
+            let allocated = self.reserved.saturating_sub(ALIGNMENT);
+            let kept = BATCH_HEADER_LEN + waiting.reserved();
+            // An entry has more than a byte.
+            bytes_max.min(allocated).min(kept).min(u32::MAX as usize)
+        });
+    }
+
     /// Keeps an entry, and returns the length of the batch to come. What it needs was reserved.
     #[inline]
     fn keep(&mut self, entry: &impl Kept) -> usize {
@@ -286,8 +330,4 @@ impl State {
         self.len += entry.len();
         self.len
     }
-}
-
-fn wait<'a>(condvar: &Condvar, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-    condvar.wait(state).unwrap_or_else(PoisonError::into_inner)
 }

@@ -5,7 +5,7 @@
 //! They promise nothing after a power cut: then a checksum tells whether they are what was written.
 
 use std::{
-    io,
+    io, mem,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -36,11 +36,12 @@ const ENTRIES_AT: u64 = 24;
 /// Both files.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    files: [Arc<MappedFile>; 2],
+    /// The one that the batch to come goes to.
+    current: Arc<MappedFile>,
+    /// The one with the batch before.
+    other: Arc<MappedFile>,
     /// Bytes of entries that both have room for on the disk.
     reserved: usize,
-    /// Which of them the batch to come goes to.
-    current: usize,
     sum: Sum,
 }
 
@@ -72,30 +73,28 @@ impl Waiting {
             create().map_err(TableError::io("begin", &path))
         };
         let mut waiting = Self {
-            files: [begin(0)?, begin(1)?],
+            other: begin(0)?,
+            current: begin(1)?,
             reserved: bytes,
-            current: 1,
             sum: Sum::default(),
         };
         waiting.turn(first);
         Ok(waiting)
     }
 
-    /// Makes room for so many bytes behind the entries that are there.
-    #[inline]
+    /// Returns the bytes of entries that there is room for.
+    pub(super) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// Makes room for so many bytes behind the entries that are there, as an entry that is longer than
+    /// the queue needs.
     pub(super) fn reserve(&self, entries_len: usize, len: usize) -> Result<(), TableError> {
         if entries_len + len <= self.reserved {
             return Ok(());
         }
-        self.reserve_more(entries_len, len)
-    }
-
-    /// As an entry that is longer than the queue needs.
-    #[cold]
-    fn reserve_more(&self, entries_len: usize, len: usize) -> Result<(), TableError> {
-        let reserved = self.file().map_or(Ok(()), |file| {
-            file.reserve(ENTRIES_AT + entries_len as u64, len)
-        });
+        let place = ENTRIES_AT + entries_len as u64;
+        let reserved = self.current.reserve(place, len);
         reserved.map_err(TableError::io("grow", Path::new("waiting")))
     }
 
@@ -105,30 +104,18 @@ impl Waiting {
     pub(super) fn keep(&mut self, entries_len: usize, entry: &impl Kept) {
         self.sum.add(entry.sum());
         let commit = self.sum.commit(entries_len + entry.len());
-        if let Some(file) = self.file() {
-            entry.store(file, ENTRIES_AT + entries_len as u64);
-            file.store_u64(COMMIT_AT, commit);
-        }
+        entry.store(&self.current, ENTRIES_AT + entries_len as u64);
+        self.current.store_u64(COMMIT_AT, commit);
     }
 
     /// Begins the next batch in the other file, as the batch that stood there is in the log; returns
     /// the file with the batch that has come.
     pub(super) fn turn(&mut self, first: LogPosition) -> Arc<MappedFile> {
-        let [zero, one] = &self.files;
-        let (done, next) = match self.current {
-            0 => (zero, one),
-            _ => (one, zero),
-        };
+        mem::swap(&mut self.current, &mut self.other);
         self.sum = Sum::default();
-        next.store_u64(COMMIT_AT, self.sum.commit(0));
-        next.store_u64(FIRST_AT, first.0);
-        self.current = 1 - self.current;
-        Arc::clone(done)
-    }
-
-    #[inline]
-    fn file(&self) -> Option<&MappedFile> {
-        self.files.get(self.current).map(|file| &**file)
+        self.current.store_u64(COMMIT_AT, self.sum.commit(0));
+        self.current.store_u64(FIRST_AT, first.0);
+        Arc::clone(&self.other)
     }
 }
 

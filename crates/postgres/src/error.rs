@@ -2,6 +2,7 @@
 
 use std::error::Error;
 
+use hikyaku_address::AddressError;
 use hikyaku_event::TagName;
 use hikyaku_store::StoreError;
 use tokio_postgres::error::SqlState;
@@ -24,6 +25,12 @@ pub enum PostgresError {
     /// Tags of this name are not indexed.
     #[error("tags named \"{0}\" are not indexed here")]
     NotIndexed(TagName),
+}
+
+impl From<AddressError> for PostgresError {
+    fn from(error: AddressError) -> Self {
+        Self::Refused(error.to_string())
+    }
 }
 
 impl From<tokio_postgres::Error> for PostgresError {

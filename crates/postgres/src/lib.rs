@@ -30,7 +30,6 @@ mod write;
 
 pub use crate::{
     backfill::{Backfill, BackfillState, BackfillStatus, Pace},
-    connection::Address,
     connections::{CONNECTIONS_BESIDE, Connections},
     error::PostgresError,
     examination::{Examination, ReplicaExamination, SlowStatement, TableExamination},

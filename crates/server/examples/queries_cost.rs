@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p hikyaku-server --features postgres,testing --example queries_cost
 //! [ROUNDS [WAY...]]`. It starts a PostgreSQL of its own with a table of 10,000 rows, and asks each way in
-//! turn, over 8 connections that stay; by the Unix socket if `SOCKET=unix` is set, by TCP otherwise. The pool and the two ways of one bare connection use the same
-//! driver beside `Worker::postgres`.
+//! turn, over 8 connections that stay; by the Unix socket if `SOCKET=unix` is set, by TCP otherwise.
+//! The pool and the two ways of one bare connection are of `tokio-postgres`, beside `Worker::postgres`.
 
 #![allow(
     clippy::expect_used,
@@ -29,7 +29,8 @@ use std::{
 use futures_util::future::try_join_all;
 use hikyaku_postgres::testing::Cluster;
 use hikyaku_server::{
-    Json, PluginError, Problem, Request, Server, ServerConfig, Worker, get, postgres::Postgres,
+    Json, PluginError, Problem, Request, Server, ServerConfig, Worker, get,
+    postgres::{Postgres, Row},
 };
 use hikyaku_store::testing::NaiveStore;
 use tokio::sync::Semaphore;
@@ -102,6 +103,11 @@ fn pairs(rows: &[tokio_postgres::Row]) -> Pairs {
     Ok(Json(pairs.collect()))
 }
 
+fn own_pairs<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Pairs {
+    let pairs = rows.into_iter().map(|row| (row.get(0), row.get(1)));
+    Ok(Json(pairs.collect()))
+}
+
 /// Takes a connection out of the pool for each query, as a usual program does.
 async fn pool(p: &World, _: Request) -> Pairs {
     let mut pairs = Vec::new();
@@ -142,18 +148,17 @@ async fn driver(p: &World, _: Request) -> Pairs {
 async fn queries(p: &World, _: Request) -> Pairs {
     let ids = p.ids();
     let one = async |id: &i32| p.db.query_one(QUERY, &[id]).await;
-    pairs(&try_join_all(ids.iter().map(one)).await?)
+    own_pairs(&try_join_all(ids.iter().map(one)).await?)
 }
 
 async fn each(p: &World, _: Request) -> Pairs {
     let answers = p.db.query_each(QUERY, &p.ids()).await?;
-    let rows = answers.iter().flatten();
-    Ok(Json(rows.map(|row| (row.get(0), row.get(1))).collect()))
+    own_pairs(answers.iter().flatten())
 }
 
 async fn any(p: &World, _: Request) -> Pairs {
     let sql = "select id, randomnumber from world where id = any($1)";
-    pairs(&p.db.query(sql, &[&p.ids()]).await?)
+    own_pairs(&p.db.query(sql, &[&p.ids()]).await?)
 }
 
 /// Asks for a route so often on one connection.

@@ -13,8 +13,8 @@
 use std::{fmt::Write as _, pin::Pin, time::Duration};
 
 use futures_util::TryStreamExt;
+use hikyaku_address::{Address, AddressError};
 use hikyaku_event::escape_into;
-use hikyaku_postgres::{Address, PostgresError};
 use tokio::runtime::{Builder, Runtime};
 use tokio_postgres::{
     Client, Config, Error, NoTls, Row, RowStream, Statement, config::Host, types::ToSql,
@@ -63,7 +63,7 @@ impl Nostream {
         password: Option<&str>,
         seen_within: Option<Duration>,
     ) -> Result<Self, SourceError> {
-        let Address { mut config, tls } = address.parse().map_err(|error: PostgresError| {
+        let Address { mut config, tls } = address.parse().map_err(|error: AddressError| {
             SourceError::Unreachable(format!(
                 "{error}; an address looks like \
                  postgres://nostr_ts_relay@127.0.0.1:5432/nostr_ts_relay"

@@ -10,24 +10,27 @@ use std::{
 use toml::{Table, Value};
 
 /// Which of our crates each may depend on, from the lowest layer up. A new crate gets a line.
-const LAYERS: [(&str, &[&str]); 15] = [
+const LAYERS: [(&str, &[&str]); 16] = [
     ("vfs", &[]),
     ("observe", &[]),
     ("schnorr", &[]),
     ("event", &["schnorr"]),
     ("store", &["event"]),
     ("engine", &["event", "store", "vfs"]),
-    ("postgres", &["event", "store", "observe"]),
+    ("address", &[]),
+    ("postgres", &["address", "event", "store", "observe"]),
     ("tables", &["vfs"]),
     ("table-server", &["tables", "vfs", "observe"]),
     ("members", &["event", "tables"]),
     ("relay", &["event", "store"]),
     (
         "server",
-        &["event", "store", "tables", "members", "relay", "observe"],
+        &[
+            "address", "event", "store", "tables", "members", "relay", "observe",
+        ],
     ),
     ("policies", &["event", "store", "tables", "server"]),
-    ("sources", &["event", "postgres"]),
+    ("sources", &["address", "event"]),
     (
         "hikyaku",
         // bench/ measures from outside: it shares no code with what it judges.

@@ -1,7 +1,8 @@
 //! Making a connection, with what every one of ours is set to.
 
-use std::{str::FromStr, sync::Arc};
+use std::sync::Arc;
 
+use hikyaku_address::Address;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     runtime::Handle,
@@ -10,7 +11,7 @@ use tokio::{
 use tokio_postgres::{AsyncMessage, Client, Config, Connection, NoTls, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::{Session, parameters, tls};
+use super::Session;
 use crate::{Options, PostgresError, meters::Meters, schema::SchemaName};
 
 /// The planner is told what to do, and not asked: each statement has the shape of one index, and the
@@ -23,29 +24,6 @@ const PLANNER: &str = "-c plan_cache_mode=force_generic_plan -c enable_seqscan=o
 
 /// What connections are called in `pg_stat_activity`, unless the address says something else.
 const NAME: &str = "hikyaku";
-
-/// A database's address as libpq has it, a URL or `key=value` pairs, with what speaks TLS to it.
-pub struct Address {
-    /// Everything that is not about TLS, but for whether it is spoken.
-    pub config: Config,
-    /// What speaks it, if anything does.
-    pub tls: Option<MakeRustlsConnect>,
-}
-
-impl FromStr for Address {
-    type Err = PostgresError;
-
-    fn from_str(url: &str) -> Result<Self, PostgresError> {
-        let (url, parameters) = parameters::split(url)?;
-        let mut config = Config::from_str(&url).map_err(|error| {
-            let cause = std::error::Error::source(&error);
-            let cause = cause.map_or_else(String::new, |cause| format!(": {cause}"));
-            PostgresError::Refused(format!("the database's address is not one{cause}"))
-        })?;
-        let tls = tls::configure(&mut config, &parameters)?;
-        Ok(Self { config, tls })
-    }
-}
 
 /// Makes connections to one database.
 #[derive(Clone)]

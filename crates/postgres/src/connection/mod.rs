@@ -3,12 +3,9 @@
 mod connect;
 mod lanes;
 mod own;
-mod parameters;
 mod session;
 mod sessions;
-mod tls;
 
-pub use connect::Address;
 pub(crate) use connect::Connector;
 pub(crate) use lanes::{IdleSessions, Lanes};
 pub(crate) use own::OwnThread;

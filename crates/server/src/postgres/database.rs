@@ -1,16 +1,18 @@
 //! A worker's database, as its handlers use it.
 
-use std::{fmt, panic::Location, rc::Rc, str::FromStr, time::Duration, time::Instant};
+use std::{fmt, panic::Location, rc::Rc, time::Duration, time::Instant};
 
-use tokio_postgres::{Config, Row, types::ToSql};
+use tokio_postgres::types::ToSql;
 
 use super::{
-    PostgresError, connect, each,
-    lane::{Connected, InUse, Lane, Parameters},
+    PostgresError,
+    asking::{self, Asking, Question},
+    connect::Target,
+    each,
+    lane::{Lane, Parameters},
+    reply::Answer,
+    row::Row,
 };
-
-/// What connections are called in `pg_stat_activity`, unless the address says something else.
-const NAME: &str = "hikyaku plugins";
 
 /// What a worker's connections are made of.
 #[derive(Debug, Clone)]
@@ -42,10 +44,19 @@ pub struct Postgres {
     inner: Rc<Inner>,
 }
 
-struct Inner {
-    config: Config,
+/// Where connections go to, and a place for each.
+pub(super) struct Inner {
+    pub(super) target: Target,
     first: Lane,
     more: Vec<Lane>,
+}
+
+impl Inner {
+    /// Returns the place that fewest use.
+    pub(super) fn lane(&self) -> &Lane {
+        let lanes = std::iter::once(&self.first).chain(&self.more);
+        lanes.min_by_key(|lane| lane.users()).unwrap_or(&self.first)
+    }
 }
 
 impl fmt::Debug for Postgres {
@@ -59,27 +70,16 @@ impl fmt::Debug for Postgres {
 impl Postgres {
     /// Connects, on a worker's thread.
     pub(crate) async fn connect(options: &PostgresOptions) -> Result<Self, PostgresError> {
-        let mut config = Config::from_str(&options.url).map_err(PostgresError::Address)?;
-        connect::check(&config)?;
-        let given = config.get_options().unwrap_or_default().to_owned();
-        let timeout = options.statement_timeout.as_millis();
-        config
-            .options(format!("-c statement_timeout={timeout} {given}"))
-            .tcp_user_timeout(options.statement_timeout);
-        if config.get_application_name().is_none() {
-            config.application_name(NAME);
-        }
         let lanes = std::iter::repeat_with(Lane::default);
-        let postgres = Self {
-            inner: Rc::new(Inner {
-                config,
-                first: Lane::default(),
-                more: lanes.take(options.connections.saturating_sub(1)).collect(),
-            }),
+        let inner = Inner {
+            target: Target::new(&options.url, options.statement_timeout)?,
+            first: Lane::default(),
+            more: lanes.take(options.connections.saturating_sub(1)).collect(),
         };
         // A database that is not there is said at the start, and not to the first client.
-        postgres.enter().await?;
-        Ok(postgres)
+        inner.first.session(&inner.target).await?;
+        let inner = Rc::new(inner);
+        Ok(Self { inner })
     }
 
     /// Returns a query's rows.
@@ -89,8 +89,7 @@ impl Postgres {
         sql: &'a str,
         parameters: Parameters<'a>,
     ) -> impl Future<Output = Result<Vec<Row>, PostgresError>> + 'a {
-        // Taken here: within the future it would be this line.
-        self.rows(sql, parameters, Location::caller())
+        self.rows(sql, parameters, Location::caller(), asking::rows)
     }
 
     /// Returns a query's only row; any other number of them is an error.
@@ -100,15 +99,7 @@ impl Postgres {
         sql: &'a str,
         parameters: Parameters<'a>,
     ) -> impl Future<Output = Result<Row, PostgresError>> + 'a {
-        let rows = self.rows(sql, parameters, Location::caller());
-        async move {
-            let mut rows = rows.await?;
-            match (rows.pop(), rows.len()) {
-                (Some(row), 0) => Ok(row),
-                (None, _) => Err(PostgresError::Rows(0)),
-                (Some(_), more) => Err(PostgresError::Rows(more + 1)),
-            }
-        }
+        self.rows(sql, parameters, Location::caller(), asking::one)
     }
 
     /// Returns a query's row, if it has one; more than one is an error.
@@ -118,14 +109,7 @@ impl Postgres {
         sql: &'a str,
         parameters: Parameters<'a>,
     ) -> impl Future<Output = Result<Option<Row>, PostgresError>> + 'a {
-        let rows = self.rows(sql, parameters, Location::caller());
-        async move {
-            let mut rows = rows.await?;
-            match (rows.pop(), rows.len()) {
-                (row, 0) => Ok(row),
-                (_, more) => Err(PostgresError::Rows(more + 1)),
-            }
-        }
+        self.rows(sql, parameters, Location::caller(), asking::optional)
     }
 
     /// Asks a query of one parameter for each of the values, as one statement: the rows of the first
@@ -140,14 +124,20 @@ impl Postgres {
         let site = Location::caller();
         async move {
             let begun = Instant::now();
-            let (connected, _use) = self.enter().await?;
-            let statement = connected.statement(sql).await?;
-            let [parameter] = statement.params() else {
-                return Err(PostgresError::Parameters(statement.params().len()));
+            let (lane, target) = (self.inner.lane(), &self.inner.target);
+            let _used = lane.enter();
+            let session = lane.session(target).await?;
+            let cell = session.statements.cell(sql);
+            let statement = session.prepared(sql, &cell).await?;
+            let [parameter] = statement.parameters.as_slice() else {
+                return Err(PostgresError::Parameters(statement.parameters.len()));
             };
-            let rows = connected
-                .rows(&each::for_each(sql, parameter), &[&values])
-                .await?;
+            let question = Question {
+                sql: &each::for_each(sql, parameter),
+                parameters: &[&values],
+                wants_rows: true,
+            };
+            let rows = asking::rows(lane.ask_slowly(target, question).await?)?;
             hikyaku_observe::statement(sql, site, begun.elapsed());
             let mut answers: Vec<_> = values.iter().map(|_| Vec::new()).collect();
             for row in rows {
@@ -168,39 +158,26 @@ impl Postgres {
         sql: &'a str,
         parameters: Parameters<'a>,
     ) -> impl Future<Output = Result<u64, PostgresError>> + 'a {
-        let site = Location::caller();
-        async move {
-            let begun = Instant::now();
-            let (connected, _use) = self.enter().await?;
-            let changed = connected.execute(sql, parameters).await?;
-            hikyaku_observe::statement(sql, site, begun.elapsed());
-            Ok(changed)
-        }
+        let question = Question {
+            sql,
+            parameters,
+            wants_rows: false,
+        };
+        Asking::new(&self.inner, question, Location::caller(), asking::changed)
     }
 
-    async fn rows(
-        &self,
-        sql: &str,
-        parameters: Parameters<'_>,
+    fn rows<'a, T>(
+        &'a self,
+        sql: &'a str,
+        parameters: Parameters<'a>,
         site: &'static Location<'static>,
-    ) -> Result<Vec<Row>, PostgresError> {
-        let begun = Instant::now();
-        let (connected, _use) = self.enter().await?;
-        let rows = connected.rows(sql, parameters).await?;
-        hikyaku_observe::statement(sql, site, begun.elapsed());
-        Ok(rows)
-    }
-
-    /// Returns the connection that fewest use, counted as one more use.
-    async fn enter(&self) -> Result<(Rc<Connected>, InUse<'_>), PostgresError> {
-        let Inner {
-            config,
-            first,
-            more,
-        } = &*self.inner;
-        let lanes = std::iter::once(first).chain(more);
-        let lane = lanes.min_by_key(|lane| lane.users()).unwrap_or(first);
-        let used = lane.enter();
-        Ok((lane.connected(config).await?, used))
+        finish: fn(Answer) -> Result<T, PostgresError>,
+    ) -> Asking<'a, T> {
+        let question = Question {
+            sql,
+            parameters,
+            wants_rows: true,
+        };
+        Asking::new(&self.inner, question, site, finish)
     }
 }

@@ -1,16 +1,27 @@
 //! PostgreSQL for plugins: each worker's own connections, on which statements are pipelined.
 //!
-//! [`Postgres`] is what handlers use; a lane is one connection, made again when it is lost; `each`
-//! turns a query of one value into one of many.
+//! [`Postgres`] is what handlers use, and an `asking` what they wait for. A lane is a place for one
+//! connection, made again when it is lost; a session what is prepared on it; a connection carries
+//! questions and answers. The driver `tokio-postgres` logs in, and its types and codes are ours.
 
+mod asking;
 mod connect;
+mod connection;
 mod database;
 mod each;
 mod error;
+mod handshake;
 mod lane;
+mod reply;
+mod row;
+mod session;
 mod socket;
+mod statement;
+mod types_of;
+mod wire;
 
 pub use database::Postgres;
 pub(crate) use database::PostgresOptions;
-pub use error::PostgresError;
-pub use tokio_postgres::{Row, types};
+pub use error::{DatabaseError, PostgresError};
+pub use row::{Column, Row, RowIndex};
+pub use tokio_postgres::{error::SqlState, types};

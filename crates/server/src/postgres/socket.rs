@@ -6,12 +6,14 @@
 //! to be woken: it is not among what the runtime watches.
 
 use std::{
-    cell::Cell,
     io::{self, Read as _, Write as _},
     net,
     os::unix,
     pin::Pin,
-    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -30,9 +32,11 @@ const REST: Duration = Duration::from_millis(1);
 /// A socket, and how many statements are in flight on it.
 pub(super) struct Socket {
     stream: Stream,
-    in_flight: Rc<Cell<usize>>,
+    in_flight: Arc<AtomicUsize>,
     /// Until when it rests; made once.
     rest: Option<Pin<Box<Sleep>>>,
+    /// The last read has had less than there was room for.
+    was_short: bool,
 }
 
 /// A socket that the runtime watches, or one that rests until the clock says so. None blocks.
@@ -72,11 +76,12 @@ fn unless_blocked<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
 }
 
 impl Socket {
-    pub(super) fn new(stream: Stream, in_flight: Rc<Cell<usize>>) -> Self {
+    pub(super) fn new(stream: Stream, in_flight: Arc<AtomicUsize>) -> Self {
         Self {
             stream,
             in_flight,
             rest: None,
+            was_short: false,
         }
     }
 
@@ -131,6 +136,11 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // The last read had all there was. What it has answered is no longer in flight by now.
+        let was_short = std::mem::take(&mut self.was_short);
+        if was_short && !self.is_resting() && self.in_flight.load(Relaxed) >= MANY {
+            self.lie_down()?;
+        }
         if self.is_resting()
             && let Some(rest) = &mut self.rest
         {
@@ -146,9 +156,7 @@ impl AsyncRead for Socket {
         ready!(read)?;
         // Less than there was room for is all there was.
         let bytes = room - buffer.remaining();
-        if self.in_flight.get() >= MANY && (1..room).contains(&bytes) {
-            self.lie_down()?;
-        }
+        self.was_short = (1..room).contains(&bytes);
         Poll::Ready(Ok(()))
     }
 }

@@ -26,6 +26,7 @@ mod members;
 mod must_not_compile;
 mod plugins;
 mod postgres;
+mod postgres_statements;
 mod public_api;
 mod publishing;
 mod relay;

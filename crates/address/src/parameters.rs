@@ -1,6 +1,6 @@
 //! The parts of a database's address that are about TLS. libpq has them, the driver does not.
 
-use crate::PostgresError;
+use crate::AddressError;
 
 /// What the address says about TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -30,7 +30,7 @@ impl TlsParameters {
 }
 
 /// Takes what is about TLS out of an address, in either of its two forms.
-pub(super) fn split(address: &str) -> Result<(String, TlsParameters), PostgresError> {
+pub(super) fn split(address: &str) -> Result<(String, TlsParameters), AddressError> {
     let mut tls = TlsParameters::default();
     let rest = if address.contains("://") {
         split_url(address, &mut tls)?
@@ -40,7 +40,7 @@ pub(super) fn split(address: &str) -> Result<(String, TlsParameters), PostgresEr
     Ok((rest, tls))
 }
 
-fn split_url(url: &str, tls: &mut TlsParameters) -> Result<String, PostgresError> {
+fn split_url(url: &str, tls: &mut TlsParameters) -> Result<String, AddressError> {
     let Some((server, query)) = url.split_once('?') else {
         return Ok(url.to_owned());
     };
@@ -57,8 +57,8 @@ fn split_url(url: &str, tls: &mut TlsParameters) -> Result<String, PostgresError
     Ok(format!("{server}?{}", rest.join("&")))
 }
 
-fn percent_decoded(text: &str) -> Result<String, PostgresError> {
-    let wrong = || PostgresError::Refused("the database's address is not one".to_owned());
+fn percent_decoded(text: &str) -> Result<String, AddressError> {
+    let wrong = || AddressError("the database's address is not one".to_owned());
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -76,8 +76,8 @@ fn percent_decoded(text: &str) -> Result<String, PostgresError> {
 
 /// `key=value` pairs between spaces; a value may stand in quotes, and a backslash takes what follows
 /// as it is.
-fn split_pairs(pairs: &str, tls: &mut TlsParameters) -> Result<String, PostgresError> {
-    let wrong = || PostgresError::Refused("the database's address is not one".to_owned());
+fn split_pairs(pairs: &str, tls: &mut TlsParameters) -> Result<String, AddressError> {
+    let wrong = || AddressError("the database's address is not one".to_owned());
     let mut rest = String::new();
     let mut left = pairs.trim_start();
     while !left.is_empty() {

@@ -20,7 +20,7 @@ use tokio_postgres::{
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::parameters::TlsParameters;
-use crate::PostgresError;
+use crate::AddressError;
 
 /// How much of the server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ enum Checked {
 pub(super) fn configure(
     config: &mut Config,
     parameters: &TlsParameters,
-) -> Result<Option<MakeRustlsConnect>, PostgresError> {
+) -> Result<Option<MakeRustlsConnect>, AddressError> {
     let has_roots = parameters.root_certificates.is_some();
     let (mode, checked) = match parameters.mode.as_deref() {
         // A database on this machine is not worth the price of it, unless it is asked for.
@@ -50,7 +50,7 @@ pub(super) fn configure(
         Some("verify-ca") => (SslMode::Require, Checked::Signer),
         Some("verify-full") => (SslMode::Require, Checked::SignerAndHost),
         Some(other) => {
-            return Err(PostgresError::Refused(format!(
+            return Err(AddressError(format!(
                 "sslmode={other}: it can be disable, prefer, require, verify-ca or verify-full"
             )));
         }
@@ -74,9 +74,9 @@ fn is_here(config: &Config) -> bool {
     config.get_hosts().iter().all(local)
 }
 
-fn client(parameters: &TlsParameters, checked: Checked) -> Result<ClientConfig, PostgresError> {
+fn client(parameters: &TlsParameters, checked: Checked) -> Result<ClientConfig, AddressError> {
     let provider = Arc::new(ring::default_provider());
-    let refused = |error: Error| PostgresError::Refused(format!("TLS to the database: {error}"));
+    let refused = |error: Error| AddressError(format!("TLS to the database: {error}"));
     let verifier = Verifier::new(parameters, checked, Arc::clone(&provider))?;
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -92,13 +92,11 @@ fn client(parameters: &TlsParameters, checked: Checked) -> Result<ClientConfig, 
                 .with_client_auth_cert(certificates("sslcert", certificate)?, key)
                 .map_err(refused)
         }
-        _ => Err(PostgresError::Refused(
-            "sslcert and sslkey go together".to_owned(),
-        )),
+        _ => Err(AddressError("sslcert and sslkey go together".to_owned())),
     }
 }
 
-fn certificates(name: &str, file: &str) -> Result<Vec<CertificateDer<'static>>, PostgresError> {
+fn certificates(name: &str, file: &str) -> Result<Vec<CertificateDer<'static>>, AddressError> {
     let read = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
     let found: Vec<_> = read.map_err(|error| unreadable(name, file, &error))?;
     if found.is_empty() {
@@ -107,8 +105,8 @@ fn certificates(name: &str, file: &str) -> Result<Vec<CertificateDer<'static>>, 
     Ok(found)
 }
 
-fn unreadable(name: &str, file: &str, error: &dyn std::fmt::Display) -> PostgresError {
-    PostgresError::Refused(format!("{name}={file} can't be used: {error}"))
+fn unreadable(name: &str, file: &str, error: &dyn std::fmt::Display) -> AddressError {
+    AddressError(format!("{name}={file} can't be used: {error}"))
 }
 
 /// Checks the server's certificate as far as the operator wants it.
@@ -127,7 +125,7 @@ impl Verifier {
         parameters: &TlsParameters,
         checked: Checked,
         provider: Arc<CryptoProvider>,
-    ) -> Result<Self, PostgresError> {
+    ) -> Result<Self, AddressError> {
         let mut verifier = Self {
             checked,
             signers: None,
@@ -150,7 +148,7 @@ impl Verifier {
             let _ = roots.add(certificate.clone());
         }
         if roots.is_empty() {
-            return Err(PostgresError::Refused(
+            return Err(AddressError(
                 "no certificates to check the database's with: name a file of them with sslrootcert"
                     .to_owned(),
             ));
@@ -158,9 +156,10 @@ impl Verifier {
         let provider = Arc::clone(&verifier.provider);
         let signers =
             WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        verifier.signers = Some(signers.map_err(|error| {
-            PostgresError::Refused(format!("the certificates can't be used: {error}"))
-        })?);
+        verifier.signers =
+            Some(signers.map_err(|error| {
+                AddressError(format!("the certificates can't be used: {error}"))
+            })?);
         Ok(verifier)
     }
 }

@@ -1,0 +1,230 @@
+//! What the database answers, taken apart and given to the question that it belongs to.
+
+use std::{io, sync::Arc, task::Waker};
+
+use bytes::{Buf, BytesMut};
+use fallible_iterator::FallibleIterator;
+use postgres_protocol::message::backend::{
+    BIND_COMPLETE_TAG, CLOSE_COMPLETE_TAG, Header, Message, NO_DATA_TAG, PARSE_COMPLETE_TAG,
+};
+use tokio_postgres::types::Oid;
+
+use super::{
+    PostgresError,
+    connection::Questions,
+    error::DatabaseError,
+    row::{Column, Row},
+};
+
+/// The longest message: PostgreSQL's values are shorter than 1 GiB.
+const MESSAGE_BYTES_MAX: usize = 1 << 30;
+
+/// An answer, as far as it has come. What it is at first says what is gathered of it.
+pub(super) enum Answer {
+    /// The rows of a statement of these columns.
+    Rows(Vec<Row>, Arc<[Column]>),
+    /// How many rows a statement has changed.
+    Changed(u64),
+    /// What a statement that is prepared is given and gives.
+    Description(Description),
+    /// It is refused, or can't come any more.
+    Failed(PostgresError),
+    /// Nobody waits for it.
+    Unwanted,
+}
+
+/// What a statement is given and gives, by the numbers of the types.
+#[derive(Default)]
+pub(super) struct Description {
+    pub(super) parameters: Vec<Oid>,
+    pub(super) columns: Vec<(String, Oid)>,
+}
+
+/// Takes all messages that have come wholly; those who wait for the answers that end with them are
+/// added to `woken`. An error is one of the whole connection.
+pub(super) fn take(
+    inbound: &mut BytesMut,
+    questions: &mut Questions,
+    woken: &mut Vec<Waker>,
+) -> io::Result<()> {
+    while let Some(header) = Header::parse(inbound)? {
+        let length = usize::try_from(header.len()).unwrap_or(usize::MAX);
+        if length > MESSAGE_BYTES_MAX {
+            return Err(broken("a message is longer than any of the database's"));
+        }
+        if inbound.len() <= length {
+            break;
+        }
+        match header.tag() {
+            // They say nothing, and there are one or two for each statement.
+            BIND_COMPLETE_TAG | PARSE_COMPLETE_TAG | CLOSE_COMPLETE_TAG | NO_DATA_TAG => {
+                inbound.advance(length + 1);
+            }
+            _ => {
+                if let Some(message) = Message::parse(inbound)? {
+                    take_message(message, questions, woken)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn take_message(
+    message: Message,
+    questions: &mut Questions,
+    woken: &mut Vec<Waker>,
+) -> io::Result<()> {
+    match message {
+        Message::ReadyForQuery(body) => {
+            if questions.order.is_empty() {
+                return Err(broken("the database answers what was not asked"));
+            }
+            woken.extend(questions.answered());
+            if body.status() != b'I' {
+                return Err(broken(
+                    "a statement has begun a transaction, which would take those of other handlers in",
+                ));
+            }
+            return Ok(());
+        }
+        Message::NoticeResponse(body) => {
+            let notice = DatabaseError::parse(body.fields())?;
+            tracing::debug!(%notice, "the database says");
+            return Ok(());
+        }
+        Message::ParameterStatus(_) | Message::NotificationResponse(_) => return Ok(()),
+        _ => {}
+    }
+    let slot = (questions.order.front()).and_then(|key| questions.slots.get_mut(*key));
+    let Some(slot) = slot else {
+        return Err(match message {
+            Message::ErrorResponse(body) => io::Error::other(DatabaseError::parse(body.fields())?),
+            _ => broken("the database answers what was not asked"),
+        });
+    };
+    match (message, &mut slot.answer) {
+        (Message::DataRow(fields), Answer::Rows(rows, columns)) => {
+            rows.push(Row::new(columns, fields)?);
+        }
+        (Message::CommandComplete(body), Answer::Changed(changed)) => {
+            let count = body.tag()?.rsplit(' ').next();
+            *changed = count.and_then(|count| count.parse().ok()).unwrap_or(0);
+        }
+        (Message::ParameterDescription(body), Answer::Description(description)) => {
+            description.parameters = body.parameters().collect()?;
+        }
+        (Message::RowDescription(body), Answer::Description(description)) => {
+            let column = |field: postgres_protocol::message::backend::Field<'_>| {
+                Ok((field.name().to_owned(), field.type_oid()))
+            };
+            description.columns = body.fields().map(column).collect()?;
+        }
+        (Message::ErrorResponse(body), answer) => {
+            let error = DatabaseError::parse(body.fields())?;
+            if ["FATAL", "PANIC"].contains(&error.severity()) {
+                return Err(io::Error::other(error));
+            }
+            if !matches!(answer, Answer::Unwanted) {
+                *answer = Answer::Failed(PostgresError::Database(error));
+            }
+        }
+        (Message::CopyOutResponse(_), answer) => {
+            if !matches!(answer, Answer::Unwanted) {
+                *answer = Answer::Failed(PostgresError::Copy);
+            }
+        }
+        (
+            Message::DataRow(_)
+            | Message::CommandComplete(_)
+            | Message::EmptyQueryResponse
+            | Message::ParameterDescription(_)
+            | Message::RowDescription(_)
+            | Message::CopyData(_)
+            | Message::CopyDone,
+            _,
+        ) => {}
+        (Message::CopyInResponse(_), _) => {
+            return Err(broken("a plugin's statement can't be a COPY"));
+        }
+        _ => return Err(broken("the database says what it can't say now")),
+    }
+    Ok(())
+}
+
+fn broken(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn message(tag: u8, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len() + 4).unwrap().to_be_bytes();
+        [&[tag], &length[..], body].concat()
+    }
+
+    fn questions() -> Questions {
+        let mut questions = Questions::default();
+        for answer in [
+            Answer::Rows(Vec::new(), Vec::new().into()),
+            Answer::Changed(0),
+            Answer::Description(Description::default()),
+            Answer::Unwanted,
+        ] {
+            questions.ask(answer);
+        }
+        questions
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_of_a_server_are_a_panic(
+            messages in proptest::collection::vec(
+                (prop::sample::select(&b"123ACDEGHINRSTZcdnstx"[..]), any::<Vec<u8>>()), 0..12,
+            ),
+            cut in 0_usize..200,
+        ) {
+            let bytes: Vec<_> = messages.iter().flat_map(|(tag, body)| message(*tag, body)).collect();
+            let (first, rest) = bytes.split_at(cut.min(bytes.len()));
+            let (mut questions, mut woken) = (questions(), Vec::new());
+            let mut inbound = BytesMut::from(first);
+            if take(&mut inbound, &mut questions, &mut woken).is_ok() {
+                inbound.extend_from_slice(rest);
+                let _ = take(&mut inbound, &mut questions, &mut woken);
+            }
+            for (_, slot) in &questions.slots {
+                if let Answer::Rows(rows, _) = &slot.answer {
+                    prop_assert!(rows.iter().all(|row| row.try_get::<_, i32>(0).is_err()));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_server_may_not_say_ends_the_connection() {
+        let mut many = vec![b'D'];
+        many.extend_from_slice(&u32::MAX.to_be_bytes());
+        let mut long = vec![b'D'];
+        long.extend_from_slice(&0x7000_0000_u32.to_be_bytes());
+        for (bytes, reason) in [
+            (many, "length"),
+            (long, "longer than any"),
+            (message(b'D', &[0, 1]), "number of columns"),
+            (message(b'G', &[0, 0, 0]), "COPY"),
+            (message(b'Z', b"T"), "transaction"),
+            (message(b's', b""), "can't say now"),
+            (message(b'?', b""), "unknown"),
+            (message(b'E', b"SFATAL\0C57P01\0Mgoing\0\0"), "FATAL: going"),
+            (message(b'Z', b"I").repeat(5), "was not asked"),
+        ] {
+            let mut inbound = BytesMut::from(&bytes[..]);
+            let taken = take(&mut inbound, &mut questions(), &mut Vec::new());
+            let error = taken.unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
+        }
+    }
+}

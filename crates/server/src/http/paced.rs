@@ -107,7 +107,9 @@ impl AsyncWrite for Paced<'_> {
         let result = match together.get_mut(..length) {
             Some(together) if slices.len() > 1 => {
                 let mut free = &mut *together;
-                slices.iter().for_each(|slice| free.put_slice(slice));
+                for slice in slices {
+                    free.put_slice(slice);
+                }
                 stream.poll_write(cx, together)
             }
             _ => stream.poll_write_vectored(cx, slices),

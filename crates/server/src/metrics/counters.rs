@@ -53,16 +53,13 @@ impl Counters {
     pub(crate) fn register_gauge(&self, name: &'static str, help: &'static str) -> Arc<AtomicU64> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let part = Arc::default();
-        match all.iter_mut().find(|known| known.name == name) {
-            Some(known) => {
-                if let Values::Gauge(parts) = &mut known.values {
-                    parts.push(Arc::clone(&part));
-                }
+        if let Some(known) = all.iter_mut().find(|known| known.name == name) {
+            if let Values::Gauge(parts) = &mut known.values {
+                parts.push(Arc::clone(&part));
             }
-            None => {
-                let values = Values::Gauge(vec![Arc::clone(&part)]);
-                all.push(Registered { name, help, values });
-            }
+        } else {
+            let values = Values::Gauge(vec![Arc::clone(&part)]);
+            all.push(Registered { name, help, values });
         }
         part
     }

@@ -119,16 +119,13 @@ impl Connection {
     /// Sends messages that end with a Sync; what comes of them is gathered in `answer`.
     pub(super) fn ask(self: &Rc<Self>, messages: &[u8], answer: Answer) -> Waiting {
         let mut state = self.state.borrow_mut();
-        let key = match state.end.clone() {
-            Some(end) => {
-                let answer = Answer::Failed(PostgresError::Lost(end));
-                state.questions.slots.insert(Slot::new(answer, true))
-            }
-            None => {
-                state.out.extend_from_slice(messages);
-                state.wake_driver();
-                state.questions.ask(answer)
-            }
+        let key = if let Some(end) = state.end.clone() {
+            let answer = Answer::Failed(PostgresError::Lost(end));
+            state.questions.slots.insert(Slot::new(answer, true))
+        } else {
+            state.out.extend_from_slice(messages);
+            state.wake_driver();
+            state.questions.ask(answer)
         };
         self.in_flight.store(state.questions.order.len(), Relaxed);
         Waiting {
@@ -266,7 +263,7 @@ fn make_room(inbound: &mut BytesMut) {
             // worth memory.
             inbound.reserve(inbound.len());
         }
-    } else if room < READ_BYTES_MIN || room > KEPT_BYTES_MAX {
+    } else if !(READ_BYTES_MIN..=KEPT_BYTES_MAX).contains(&room) {
         let mut piece = BytesMut::with_capacity(READ_BYTES);
         piece.extend_from_slice(inbound);
         *inbound = piece;

@@ -52,7 +52,7 @@ impl Session {
                 (row.try_get(1)?, row.try_get(2)?, row.try_get(3)?);
             let (base, relation): (Oid, Oid) = (row.try_get(4)?, row.try_get(6)?);
             let inner = |number| self.type_in(number, depth + 1);
-            let kind = if what == b'e' as i8 {
+            let kind = if what == b'e'.cast_signed() {
                 let labels = self.lookup(LABELS, &[&number]).await?;
                 Kind::Enum(
                     labels
@@ -60,7 +60,7 @@ impl Session {
                         .map(|row| row.try_get(0))
                         .collect::<Result<_, _>>()?,
                 )
-            } else if what == b'p' as i8 {
+            } else if what == b'p'.cast_signed() {
                 Kind::Pseudo
             } else if base != 0 {
                 Kind::Domain(inner(base).await?)

@@ -79,16 +79,16 @@ fn round(address: SocketAddr, name: &str, path: Option<&'static str>) {
         .collect();
     let computed = computing.map_or(0, |client| client.join().expect("answers").len());
     times.sort_unstable();
-    let ms = |quantile: f64| {
-        let place = (times.len() as f64 * quantile) as usize;
+    let ms = |of_thousand: usize| {
+        let place = times.len() * of_thousand / 1000;
         let time = times.get(place.min(times.len() - 1));
         time.map_or(0.0, |time| time.as_secs_f64() * 1e3)
     };
     println!(
         "{name:16} p50 {:7.3} ms  p99 {:7.3} ms  longest {:7.3} ms  {:7} answers, {computed} computed",
-        ms(0.5),
-        ms(0.99),
-        ms(1.0),
+        ms(500),
+        ms(990),
+        ms(1000),
         times.len(),
     );
 }

@@ -82,7 +82,7 @@ fn what_is_written_through_is_what_was_given_wherever_it_lies() {
     on_both(|disk, dir| {
         let path = dir.join("a");
         let mut file = disk.create_new(&path).unwrap();
-        let bytes: Vec<u8> = (0..60_000_u32).map(|at| (at * at >> 8) as u8).collect();
+        let bytes: Vec<u8> = (0..60_000_u32).map(|at| ((at * at) >> 8) as u8).collect();
         let lies_at = bytes.as_ptr().addr();
         let mut expected = vec![0xee; 100_000];
         file.write_all_at(&expected, 0).unwrap();

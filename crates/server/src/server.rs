@@ -154,6 +154,9 @@ impl<Plugins: PluginList> Server<Plugins> {
         R: IntoResponse,
         F: AsyncFn(&P, Request) -> R + Clone + Send + 'static,
     {
+        // A connection on which nothing moves, because its handler works, is no silent one.
+        let time = route.time().unwrap_or_default();
+        self.config.http_timeout = self.config.http_timeout.max(time);
         let added = self.routes.add(&route, self.routes_count);
         self.note_route(&route.to_string(), added);
         self.bound::<P, At, _, _>(

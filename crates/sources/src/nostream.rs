@@ -233,12 +233,12 @@ async fn look(
 /// Returns the condition on rows of the last time. It goes by nostream's own clock, in whatever time zone
 /// that is.
 async fn recent(client: &Client, within: Duration) -> Result<String, Error> {
-    let since = "SELECT (max(first_seen) - make_interval(secs => $1))::text FROM events";
+    let since = "SELECT (least(max(first_seen), localtimestamp) - make_interval(secs => $1))::text FROM events";
     let since = client.query_one(since, &[&within.as_secs_f64()]).await?;
     let since: Option<&str> = since.try_get(0)?;
     Ok(since.map_or_else(String::new, |since| {
         format!(
-            "AND (first_seen >= '{since}' OR event_kind IN (0, 3, 41) \
+            "AND (first_seen >= '{since}' OR first_seen IS NULL OR event_kind IN (0, 3, 41) \
              OR event_kind BETWEEN 10000 AND 19999 OR event_kind BETWEEN 30000 AND 39999) "
         )
     }))

@@ -243,6 +243,9 @@ pub trait QueryCursor {
         cx: &mut Context<'_>,
         budget: &mut Budget,
     ) -> Poll<Result<QueryStep, StoreError>>;
+    /// Goes on with what a step has begun, and hands nothing out: for when the client has enough to
+    /// read. What waits for I/O may hold what others wait for, a connection to a database say.
+    fn go_on(&mut self, _: &mut Context<'_>) {}
 }
 
 /// A count under way.
@@ -253,4 +256,6 @@ pub trait CountCursor {
         cx: &mut Context<'_>,
         budget: &mut Budget,
     ) -> Poll<Result<CountStep, StoreError>>;
+    /// Goes on with what a step has begun, as [`QueryCursor::go_on`].
+    fn go_on(&mut self, _: &mut Context<'_>) {}
 }

@@ -139,7 +139,14 @@ impl RealFile {
         let written = self.0.write_all_at(blocks, offset);
         fcntl_setfl(&self.0, flags)?;
         match written {
-            Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(false),
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported
+                ) =>
+            {
+                Ok(false)
+            }
             written => written.map(|()| true),
         }
     }

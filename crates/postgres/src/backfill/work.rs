@@ -23,6 +23,8 @@ pub(crate) const WAKE: &str = "backfill";
 /// How often a node looks without having been told: so long after a node that was at it has gone,
 /// another one takes over.
 const LOOK: Duration = Duration::from_secs(15);
+/// How long it is left alone at most after it has failed again and again.
+const PAUSE_MAX: Duration = Duration::from_mins(10);
 /// How often a paused backfill looks whether it may go on.
 const PAUSED: Duration = Duration::from_millis(500);
 /// How often a backfill that waits between two batches looks for a new pace.
@@ -33,16 +35,21 @@ const TAKE: &str = "SELECT pg_try_advisory_lock($1)";
 /// Works whenever there is something to do, for as long as the store is open, and has tags of the
 /// configured names indexed. A connection is used while there is, and for a look now and then.
 pub(crate) async fn work(connector: Connector, wake: Arc<Notify>, configured: Vec<TagName>) {
+    let mut pause = LOOK;
     loop {
         match turn(&connector, &configured).await {
-            Ok(()) => {}
+            Ok(()) => pause = LOOK,
             Err(PostgresError::Unavailable(text)) => {
                 tracing::debug!(text, "the backfill waits for the database");
             }
-            Err(error) => tracing::warn!(%error, "the backfill does not go on; it is tried again"),
+            Err(error) => {
+                tracing::warn!(%error, "the backfill does not go on; it is tried again");
+                // What fails may have filled a disk.
+                pause = (2 * pause).min(PAUSE_MAX);
+            }
         }
         // Not having been told is no error.
-        let _ = timeout(LOOK, wake.notified()).await;
+        let _ = timeout(pause, wake.notified()).await;
     }
 }
 
@@ -62,8 +69,9 @@ pub(super) async fn run(
     mut go_on: impl FnMut(&BackfillStatus) -> bool,
 ) -> Result<bool, PostgresError> {
     let session = connector.connect().await?;
-    if let Err(error) = make_missing_indexes(&session, &connector.schema, VERSIONS).await {
-        tracing::warn!(%error, "an index that is missing can't be made; it is tried again");
+    // An entry that is there already is known by the index.
+    if !make_missing_indexes(&session, &connector.schema, VERSIONS).await? {
+        return Ok(false);
     }
     let mut status = BackfillStatus::read(&session).await?;
     if status.state == BackfillState::Idle {

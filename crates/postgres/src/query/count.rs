@@ -24,13 +24,18 @@ const NO_LIMIT: Allowance = Allowance {
 
 /// A count under way.
 pub(crate) struct PostgresCount {
+    begun: bool,
     work: LocalFuture<'static, Result<CountStep, PostgresError>>,
+    /// What the work has come to, if nobody has been told.
+    end: Option<Result<CountStep, PostgresError>>,
 }
 
 impl PostgresCount {
     pub(crate) fn new(lanes: Rc<Lanes>, query: Query, snapshot: Sequence) -> Self {
         Self {
+            begun: false,
             work: Box::pin(count(lanes, query, snapshot)),
+            end: None,
         }
     }
 }
@@ -45,7 +50,21 @@ impl CountCursor for PostgresCount {
             return Poll::Ready(Ok(CountStep::Yield));
         }
         budget.spend(1);
-        self.work.as_mut().poll(cx).map_err(StoreError::from)
+        self.begun = true;
+        self.go_on(cx);
+        match self.end.take() {
+            Some(end) => Poll::Ready(Ok(end?)),
+            None => Poll::Pending,
+        }
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if self.begun
+            && self.end.is_none()
+            && let Poll::Ready(end) = self.work.as_mut().poll(cx)
+        {
+            self.end = Some(end);
+        }
     }
 }
 

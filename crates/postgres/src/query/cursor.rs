@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     collections::{HashMap, VecDeque},
+    future::poll_fn,
     rc::Rc,
     task::{Context, Poll},
 };
@@ -49,7 +50,9 @@ pub(crate) struct PostgresCursor {
     /// reads costs nothing.
     ready: Ready,
     work: Option<LocalFuture<'static, Result<Completeness, PostgresError>>>,
-    completeness: Completeness,
+    begun: bool,
+    /// What the work has come to.
+    end: Option<Result<Completeness, PostgresError>>,
 }
 
 impl PostgresCursor {
@@ -60,7 +63,8 @@ impl PostgresCursor {
             snapshot,
             ready,
             work: Some(Box::pin(work)),
-            completeness: Completeness::Unknown,
+            begun: false,
+            end: None,
         }
     }
 }
@@ -78,18 +82,27 @@ impl QueryCursor for PostgresCursor {
         if budget.is_spent() {
             return Poll::Ready(Ok(QueryStep::Yield));
         }
-        if self.ready.borrow().is_empty()
+        self.begun = true;
+        self.go_on(cx);
+        budget.spend(1);
+        if let Some(event) = self.ready.borrow_mut().pop_front() {
+            return Poll::Ready(Ok(QueryStep::Event(event)));
+        }
+        match self.end.take() {
+            Some(end) => Poll::Ready(Ok(QueryStep::End(end?))),
+            None => Poll::Pending,
+        }
+    }
+
+    /// Until there is something to hand out: the work holds no connection then.
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if self.begun
+            && self.ready.borrow().is_empty()
             && let Some(work) = &mut self.work
             && let Poll::Ready(end) = work.as_mut().poll(cx)
         {
             self.work = None;
-            self.completeness = end?;
-        }
-        budget.spend(1);
-        match self.ready.borrow_mut().pop_front() {
-            Some(event) => Poll::Ready(Ok(QueryStep::Event(event))),
-            None if self.work.is_some() => Poll::Pending,
-            None => Poll::Ready(Ok(QueryStep::End(self.completeness))),
+            self.end = Some(end);
         }
     }
 }
@@ -164,6 +177,12 @@ async fn answer(
         if ended {
             return Ok(end(&merge, indexed));
         }
+        // Who takes the last of them polls this again.
+        poll_fn(|_| match ready.borrow().is_empty() {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
     }
 }
 

@@ -143,6 +143,12 @@ impl QueryCursor for Cursor {
             return Poll::Ready(Ok(QueryStep::Event(event)));
         }
     }
+
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if let Read::Reading { cursor, .. } = &mut self.read {
+            cursor.go_on(cx);
+        }
+    }
 }
 
 /// A count.
@@ -178,5 +184,11 @@ impl CountCursor for Count {
                 count.poll_count(cx, budget)
             });
         polled.map_ok(|(step, _)| step)
+    }
+
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        if let Read::Reading { cursor, .. } = &mut self.read {
+            cursor.go_on(cx);
+        }
     }
 }

@@ -9,8 +9,10 @@ use crate::{
     connection::{Session, lock_key},
 };
 
-/// Those that are there, unless an import has put some off: whoever ends it makes them.
-const THERE: &str = "SELECT c.relname::text, i.indisvalid FROM pg_index i \
+/// Those that are there, unless an import has put some off: whoever ends it makes them. One that
+/// somebody is making at this moment, an operator say, counts as whole.
+const THERE: &str = "SELECT c.relname::text, i.indisvalid OR EXISTS \
+    (SELECT FROM pg_stat_progress_create_index p WHERE p.index_relid = i.indexrelid) FROM pg_index i \
     JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_namespace n ON n.oid = c.relnamespace \
     WHERE n.nspname = $1::text";
 const PUT_OFF: &str = "SELECT EXISTS (SELECT FROM {schema}.deferred_indexes)";
@@ -65,25 +67,27 @@ fn take(statement: &str, wanted: &mut BTreeMap<String, Option<String>>) {
 
 /// Makes what the database lacks of the versions' indexes, one after the other, unless another process is
 /// at it. Nobody waits for it: who reads and writes goes on. One whose making was broken off is made anew.
+/// Returns whether none is missing.
 pub(crate) async fn make_missing(
     session: &Session,
     schema: &SchemaName,
     versions: &[Version],
-) -> Result<(), PostgresError> {
+) -> Result<bool, PostgresError> {
     if missing(session, schema, versions).await?.is_empty() {
-        return Ok(());
+        return Ok(true);
     }
     let lock = lock_key(schema, "indexes");
     let taken = session.rows(TRY_LOCK, &[&lock]).await?;
     if !taken.first().is_some_and(|row| row.get(0)) {
-        return Ok(());
+        return Ok(false);
     }
-    let mut result = Ok(());
+    let mut result = Ok(true);
     // Looked at again: who had the lock before may have made them.
     for (name, broken, statement) in missing(session, schema, versions).await? {
         tracing::info!(schema = schema.as_str(), name, "making an index");
-        result = make(session, schema, &name, broken, &statement).await;
-        if result.is_err() {
+        if let Err(error) = make(session, schema, &name, broken, &statement).await {
+            tracing::warn!(name, %error, "the index can't be made");
+            result = Err(error);
             break;
         }
         tracing::info!(schema = schema.as_str(), name, "the index is made");
@@ -126,7 +130,6 @@ async fn make(
 ) -> Result<(), PostgresError> {
     let run = async |sql: &str| session.client.batch_execute(&schema.fill(sql)).await;
     if broken {
-        // One that somebody is making at this moment is locked, and whole the next time.
         run(&format!(
             "DROP INDEX CONCURRENTLY IF EXISTS {{schema}}.{name}"
         ))
@@ -231,7 +234,7 @@ mod tests {
             run("INSERT INTO {schema}.deferred_indexes VALUES ('x', 'y')").await;
             assert!(names().await.is_empty(), "an import makes its own");
             run("DELETE FROM {schema}.deferred_indexes").await;
-            make_missing(&session, schema, &versions).await.unwrap();
+            assert!(make_missing(&session, schema, &versions).await.unwrap());
             assert!(names().await.is_empty());
         });
     }

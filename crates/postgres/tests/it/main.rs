@@ -17,6 +17,7 @@ mod opening;
 mod plans;
 mod replicas;
 mod sessions;
+mod slow_readers;
 mod statements;
 mod suite;
 mod tls;

@@ -30,6 +30,15 @@ enum Cursor {
     Count(Box<dyn CountCursor>),
 }
 
+impl Cursor {
+    fn go_on(&mut self, cx: &mut Context<'_>) {
+        match self {
+            Self::Query(cursor) => cursor.go_on(cx),
+            Self::Count(cursor) => cursor.go_on(cx),
+        }
+    }
+}
+
 struct Running {
     key: SubscriptionKey,
     started: Instant,
@@ -136,6 +145,10 @@ impl Answering {
             };
             if !Self::has_room(outbox) {
                 running.asked.hold_up(now);
+                // What they hold meanwhile, others wait for.
+                for running in &mut self.queue {
+                    running.recorded(&mut |running| running.cursor.go_on(cx));
+                }
                 return Stopped::NoRoom;
             }
             running.asked.go_on(now);
@@ -185,11 +198,11 @@ enum Step {
 
 impl Running {
     /// Works on it within its record of statements.
-    fn recorded(&mut self, work: &mut dyn FnMut(&mut Self) -> Step) -> Step {
+    fn recorded<T>(&mut self, work: &mut dyn FnMut(&mut Self) -> T) -> T {
         let mut record = self.asked.take_record();
-        let step = Statements::within(&mut record, || work(self));
+        let done = Statements::within(&mut record, || work(self));
         self.asked.put_record(record);
-        step
+        done
     }
 
     /// Sends answers until something else is to be done.

@@ -44,11 +44,18 @@ impl Route {
 
     /// Has this route take so long at most, whatever
     /// [`ServerConfig::handler_timeout`](crate::ServerConfig::handler_timeout) says. An upload's way counts,
-    /// too: its handler waits for it.
+    /// too: its handler waits for it. If that is longer than
+    /// [`ServerConfig::http_timeout`](crate::ServerConfig::http_timeout), connections on which nothing moves
+    /// are borne for so long.
     #[must_use]
     pub fn timeout(mut self, time: Duration) -> Self {
         self.limits.timeout = Some(time);
         self
+    }
+
+    /// Returns how long it may take, if it says so.
+    pub(crate) fn time(&self) -> Option<Duration> {
+        self.limits.timeout
     }
 }
 

@@ -233,13 +233,14 @@ impl<T> Future for Call<T> {
         }
         let failure = match ended {
             Ok(()) => {
-                let Some(time_max) = this.time_max else {
+                let end = |time_max| Some((time_max, started.checked_add(time_max)?));
+                // One that the clock does not reach is none.
+                let Some((time_max, end)) = this.time_max.and_then(end) else {
                     return Poll::Pending;
                 };
-                let deadline = this.deadline.get_or_insert_with(|| {
-                    let deadline = tokio::time::Instant::from_std(started) + time_max;
-                    Box::pin(tokio::time::sleep_until(deadline))
-                });
+                let deadline = this
+                    .deadline
+                    .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end.into())));
                 if deadline.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
                 }

@@ -70,7 +70,7 @@ impl<'a, T> Asking<'a, T> {
         self.begun = Some((Instant::now(), lane.enter()));
         Ok(match lane.ask(question)? {
             Some((waiting, statement)) => Stage::Waiting(waiting, statement),
-            None => Stage::Slow(Box::pin(lane.ask_slowly(&self.database.target, question))),
+            None => Stage::Slow(Box::pin(self.database.ask_slowly(lane, question))),
         })
     }
 

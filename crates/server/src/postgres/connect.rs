@@ -51,9 +51,10 @@ impl Target {
         }
         let given = config.get_options().unwrap_or_default().to_owned();
         let milliseconds = statement_timeout.as_millis();
-        config
-            .options(format!("-c statement_timeout={milliseconds} {given}"))
-            .tcp_user_timeout(statement_timeout);
+        config.options(format!("-c statement_timeout={milliseconds} {given}"));
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(statement_timeout);
+        }
         if config.get_application_name().is_none() {
             config.application_name(NAME);
         }

@@ -17,7 +17,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use bytes::BytesMut;
+use bytes::{Buf as _, BytesMut};
 use postgres_protocol::message::frontend;
 use slab::Slab;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
@@ -43,8 +43,8 @@ pub(super) struct Connection {
 
 #[derive(Default)]
 struct State {
+    /// What is asked and not sent.
     out: BytesMut,
-    written: usize,
     unflushed: bool,
     questions: Questions,
     driver: Option<Waker>,
@@ -180,24 +180,17 @@ impl Connection {
         {
             state.driver = Some(cx.waker().clone());
         }
-        while let Some(rest) = state
-            .out
-            .get(state.written..)
-            .filter(|rest| !rest.is_empty())
-        {
-            match Pin::new(&mut *wire).poll_write(cx, rest)? {
+        while !state.out.is_empty() {
+            match Pin::new(&mut *wire).poll_write(cx, &state.out)? {
                 Poll::Ready(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Poll::Ready(bytes) => state.written += bytes,
+                // The room of what is sent is used again, also while there is always more.
+                Poll::Ready(bytes) => state.out.advance(bytes),
                 Poll::Pending => return Ok(()),
             }
-        }
-        if state.written > 0 {
-            state.written = 0;
-            state.out.clear();
-            if state.out.capacity() > KEPT_BYTES_MAX {
-                state.out = BytesMut::new();
-            }
             state.unflushed = true;
+        }
+        if state.out.capacity() > KEPT_BYTES_MAX {
+            state.out = BytesMut::new();
         }
         if state.unflushed {
             // What speaks TLS may hold some of it back.

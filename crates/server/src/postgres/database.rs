@@ -52,10 +52,32 @@ pub(super) struct Inner {
 }
 
 impl Inner {
+    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
     /// Returns the place that fewest use.
     pub(super) fn lane(&self) -> &Lane {
-        let lanes = std::iter::once(&self.first).chain(&self.more);
-        lanes.min_by_key(|lane| lane.users()).unwrap_or(&self.first)
+        let lane = (self.lanes()).min_by_key(|lane| (lane.is_avoided(), lane.users()));
+        lane.unwrap_or(&self.first)
+    }
+
+    /// Asks where the connection is to be made, or the statement to be prepared.
+    pub(super) async fn ask_slowly(
+        &self,
+        lane: &Lane,
+        question: Question<'_>,
+    ) -> Result<Answer, PostgresError> {
+        match lane.ask_slowly(&self.target, question).await {
+            // Nothing was asked; the server may have let in fewer than it was to.
+            Err(PostgresError::Unavailable(why)) => {
+                match self.lanes().find(|lane| lane.is_open()) {
+                    Some(lane) => lane.ask_slowly(&self.target, question).await,
+                    None => Err(PostgresError::Unavailable(why)),
+                }
+            }
+            answer => answer,
+        }
     }
 }
 

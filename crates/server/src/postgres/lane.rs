@@ -3,6 +3,7 @@
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
+    time::{Duration, Instant},
 };
 
 use tokio::sync::Mutex;
@@ -16,6 +17,9 @@ use super::{
 /// A statement's values.
 pub(super) type Parameters<'a> = &'a [&'a (dyn ToSql + Sync)];
 
+/// How long others are preferred to a place whose connection could not be made.
+const AVOIDED: Duration = Duration::from_secs(5);
+
 /// A place for one connection.
 #[derive(Default)]
 pub(super) struct Lane {
@@ -25,6 +29,7 @@ pub(super) struct Lane {
     /// How often it was tried to connect, and what came of it when it last failed.
     attempts: Cell<u64>,
     failure: RefCell<String>,
+    failed: Cell<Option<Instant>>,
     users: Cell<usize>,
 }
 
@@ -47,6 +52,16 @@ impl Lane {
     /// Returns how many use it.
     pub(super) fn users(&self) -> usize {
         self.users.get()
+    }
+
+    /// Tells whether its connection could not be made just now.
+    pub(super) fn is_avoided(&self) -> bool {
+        self.failed.get().is_some_and(|at| at.elapsed() < AVOIDED)
+    }
+
+    /// Tells whether its connection is there.
+    pub(super) fn is_open(&self) -> bool {
+        self.open().is_some()
     }
 
     /// Counts one more user.
@@ -117,6 +132,7 @@ impl Lane {
         }
         let made = target.connect().await;
         self.attempts.set(attempts + 1);
+        self.failed.set(made.is_err().then(Instant::now));
         let session = made.map_err(|failure| {
             self.failure.borrow_mut().clone_from(&failure);
             PostgresError::Unavailable(failure)

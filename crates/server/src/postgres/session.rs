@@ -149,12 +149,16 @@ impl Session {
         // Values write themselves, by code of the plugin's: what fails in the middle leaves nothing.
         let mut messages = self.scratch.take();
         messages.clear();
+        // First: what follows a refused statement is skipped, up to the Sync.
+        let dropped = self.dropped.take();
+        for name in &dropped {
+            let _ = frontend::close(b'S', name, &mut messages);
+        }
         let written = write(&mut messages);
         if written.is_ok() {
-            for name in std::mem::take(&mut *self.dropped.borrow_mut()) {
-                let _ = frontend::close(b'S', &name, &mut messages);
-            }
             frontend::sync(&mut messages);
+        } else {
+            self.dropped.borrow_mut().extend(dropped);
         }
         let waiting = written.map(|()| self.connection.ask(&messages, answer));
         if messages.capacity() <= KEPT_BYTES_MAX {

@@ -8,6 +8,7 @@ use super::{
     PostgresError,
     asking::{Question, rows},
     lane::Parameters,
+    reply::Answer,
     row::Row,
     session::Session,
 };
@@ -96,6 +97,13 @@ impl Session {
             parameters,
             wants_rows: true,
         };
-        rows(self.ask(&statement, question)?.await)
+        match self.ask(&statement, question)?.await {
+            Answer::Failed(error) if error.is_outdated() => {
+                let cell = self.statements.another(sql, &statement);
+                let statement = self.prepared(sql, &cell).await?;
+                rows(self.ask(&statement, question)?.await)
+            }
+            answer => rows(answer),
+        }
     }
 }

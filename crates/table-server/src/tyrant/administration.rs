@@ -15,6 +15,9 @@ use crate::{
     replication::{Handover, Replication, Source},
 };
 
+/// The longest host, with what stands before its name.
+const HOST_BYTES_MAX: usize = 4096;
+
 impl Session {
     /// Writes a copy of the default table. The name is that of a new file in the folder for copies: a
     /// client writes nowhere else, and no name runs anything.
@@ -117,6 +120,9 @@ fn source(
     }
     if replication.tables.log().is_none() {
         return Err("following another server needs an update log here");
+    }
+    if host.len() > HOST_BYTES_MAX {
+        return Err("the host is longer than 4,096 bytes");
     }
     let host = std::str::from_utf8(host).map_err(|_| "the host is no name")?;
     let (token, host) = match host.rsplit_once('@') {

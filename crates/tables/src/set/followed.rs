@@ -52,6 +52,11 @@ impl Tables {
     pub fn keep_followed(&self, words: Option<&[u8]>) -> Result<(), TableError> {
         let (disk, folder) = (&self.inner.disk, &self.inner.folder);
         if let Some(words) = words {
+            if words.len() as u64 > LEN_MAX / 2 {
+                let path = folder.join(NAME);
+                let long = std::io::Error::other(format!("more than {} bytes", LEN_MAX / 2));
+                return Err(TableError::io("write", &path)(long));
+            }
             let mut bytes = [&MAGIC[..], &VERSION.to_le_bytes(), words].concat();
             let crc = crc32fast::hash(&bytes);
             bytes.extend_from_slice(&crc.to_le_bytes());

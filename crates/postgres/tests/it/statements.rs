@@ -126,9 +126,9 @@ fn queries_that_are_refused_or_given_up_leave_no_statements_behind() {
     for _ in 0..20 {
         let mut given_up = reader.query(query(r##"{"#t":["x"],"#e":["y"]}"##));
         let mut cx = Context::from_waker(Waker::noop());
-        // As far as it comes without an answer of the server's.
+        // As far as it comes without waiting for the server; on a busy machine that may be its end.
         let polled = given_up.poll_next(&mut cx, &mut Budget::new(1_000));
-        assert!(matches!(polled, Poll::Pending), "{polled:?}");
+        assert!(!matches!(polled, Poll::Ready(Err(_))), "{polled:?}");
         drop(given_up);
         end(reader.query(query(any))).unwrap();
     }

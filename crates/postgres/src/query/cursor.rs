@@ -178,9 +178,12 @@ async fn answer(
             return Ok(end(&merge, indexed));
         }
         // Who takes the last of them polls this again.
-        poll_fn(|_| match ready.borrow().is_empty() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
+        poll_fn(|_| {
+            if ready.borrow().is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
         })
         .await;
     }

@@ -58,7 +58,7 @@ fn ask(reader: &dyn StoreReader, filter: &str) -> Box<dyn QueryCursor> {
 
 /// Reads to the end, while `meanwhile` is done again and again; returns how many events there were.
 fn read(cursor: &mut dyn QueryCursor, mut meanwhile: impl FnMut(&mut Context<'_>)) -> u64 {
-    let given_up = Instant::now() + Duration::from_secs(60);
+    let given_up = Instant::now() + Duration::from_mins(1);
     let mut found = 0;
     block_on(poll_fn(|cx| {
         meanwhile(cx);

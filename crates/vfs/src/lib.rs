@@ -21,7 +21,8 @@ pub use mapping::{MappedFile, Window};
 pub use real::{RealDisk, read_file};
 pub use simulated::{Call, Fault, SimulatedDisk};
 
-/// The multiple at which blocks begin: that of a disk or of a page of memory, whichever is larger.
+/// The multiple at which blocks begin, on disks and in memory. A disk whose blocks are longer is written
+/// to by way of the system's memory.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// A shared handle to a disk.

@@ -12,7 +12,7 @@ use super::{
     PostgresError,
     connection::Waiting,
     database::Inner,
-    lane::{InUse, Parameters},
+    lane::{InUse, Lane, Parameters},
     reply::Answer,
     row::Row,
     statement::Prepared,
@@ -74,17 +74,28 @@ impl<'a, T> Asking<'a, T> {
         })
     }
 
+    fn lane(&self) -> &'a Lane {
+        let used = self.begun.as_ref();
+        used.map_or_else(|| self.database.lane(), |(_, used)| used.lane())
+    }
+
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<Result<Answer, PostgresError>> {
         loop {
             match &mut self.stage {
                 Stage::New => self.stage = self.begin()?,
                 Stage::Waiting(waiting, statement) => match ready!(Pin::new(waiting).poll(cx)) {
                     Answer::Failed(error) if error.is_outdated() => {
-                        let Some((_, used)) = &self.begun else {
-                            return Poll::Ready(Err(error));
-                        };
-                        let (lane, outdated) = (used.lane(), Rc::clone(statement));
-                        let again = lane.ask_anew(&self.database.target, self.question, outdated);
+                        let (database, outdated) = (self.database, Rc::clone(statement));
+                        let again = self
+                            .lane()
+                            .ask_anew(&database.target, self.question, outdated);
+                        self.stage = Stage::Slow(Box::pin(again));
+                    }
+                    Answer::Undone { must_be_alone } => {
+                        statement
+                            .must_be_alone
+                            .update(|before| before | must_be_alone);
+                        let again = self.database.ask_slowly(self.lane(), self.question);
                         self.stage = Stage::Slow(Box::pin(again));
                     }
                     answer => return Poll::Ready(Ok(answer)),

@@ -3,6 +3,11 @@
 //!
 //! One thread uses it: there is no channel, no lock and no allocation for a question. A question that
 //! nobody waits for any more keeps its place, and its answer is passed over.
+//!
+//! Half of what a short query costs PostgreSQL is its own Sync: a transaction that ends, and an answer
+//! that is sent. So the same query, asked again and again in one turn (a handler's `join_all`), is a run
+//! that ends with one Sync, in one transaction that may only read: what was refused in it, or beside what
+//! was refused, has changed nothing and is asked once more alone.
 
 use std::{
     cell::RefCell,
@@ -25,6 +30,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use super::{
     PostgresError,
     reply::{self, Answer},
+    run::{self, Run},
 };
 
 /// Bytes read at once.
@@ -46,6 +52,8 @@ struct State {
     /// What is asked and not sent.
     out: BytesMut,
     unflushed: bool,
+    /// What of it has no Sync yet.
+    run: Option<Run>,
     questions: Questions,
     driver: Option<Waker>,
     /// The driver has been woken, and has not run since.
@@ -60,7 +68,15 @@ struct State {
 #[derive(Default)]
 pub(super) struct Questions {
     /// In the order in which they are answered.
-    pub(super) order: VecDeque<usize>,
+    order: VecDeque<usize>,
+    /// How many of them each Sync ends that is to be answered.
+    runs: VecDeque<usize>,
+    /// How many of the first run are answered.
+    answered: usize,
+    /// Which of the first run was refused.
+    refused: Option<usize>,
+    /// The database has not let a run begin.
+    no_runs: bool,
     pub(super) slots: Slab<Slot>,
 }
 
@@ -90,9 +106,56 @@ impl Questions {
         key
     }
 
-    /// Ends the oldest question's answer; returns who waits for it.
-    pub(super) fn answered(&mut self) -> Option<Waker> {
-        let key = self.order.pop_front()?;
+    /// Says that the last so many end with one Sync.
+    pub(super) fn end_run(&mut self, questions: usize) {
+        self.runs.push_back(questions);
+    }
+
+    /// Returns what is being answered, if anything is to be.
+    pub(super) fn current(&mut self) -> Option<&mut Answer> {
+        let last = self.runs.front()?.checked_sub(1)?;
+        let key = self.order.get(self.answered.min(last))?;
+        Some(&mut self.slots.get_mut(*key)?.answer)
+    }
+
+    /// What is being answered is carried out.
+    pub(super) fn carried_out(&mut self) {
+        self.answered += 1;
+    }
+
+    /// What is being answered is refused.
+    pub(super) fn refuse(&mut self, error: PostgresError) {
+        self.refused.get_or_insert(self.answered);
+        if let Some(answer) = self.current()
+            && !matches!(answer, Answer::Unwanted)
+        {
+            *answer = Answer::Failed(error);
+        }
+    }
+
+    /// Ends the oldest run's answers, and adds who waits for them; false if there is none.
+    pub(super) fn end_answers(&mut self, woken: &mut Vec<Waker>) -> bool {
+        let Some(questions) = self.runs.pop_front() else {
+            return false;
+        };
+        let refused = self.refused.take().filter(|_| questions > 1);
+        self.no_runs |= refused == Some(0);
+        self.answered = 0;
+        for _ in 0..questions {
+            let Some(key) = self.order.pop_front() else {
+                return false;
+            };
+            if refused.is_some()
+                && let Some(slot) = self.slots.get_mut(key)
+            {
+                run::undo(&mut slot.answer);
+            }
+            woken.extend(self.end_answer(key));
+        }
+        true
+    }
+
+    fn end_answer(&mut self, key: usize) -> Option<Waker> {
         let slot = self.slots.get_mut(key)?;
         if matches!(slot.answer, Answer::Unwanted) {
             self.slots.remove(key);
@@ -100,6 +163,21 @@ impl Questions {
         }
         slot.is_whole = true;
         slot.waker.take()
+    }
+
+    /// Fails all that is asked.
+    fn fail(&mut self, end: &str) -> Vec<Waker> {
+        let mut woken = Vec::new();
+        while let Some(key) = self.order.pop_front() {
+            if let Some(slot) = self.slots.get_mut(key)
+                && !matches!(slot.answer, Answer::Unwanted | Answer::Failed(_))
+            {
+                slot.answer = Answer::Failed(PostgresError::Lost(end.to_owned()));
+            }
+            woken.extend(self.end_answer(key));
+        }
+        self.runs.clear();
+        woken
     }
 }
 
@@ -116,16 +194,21 @@ impl Connection {
         self.state.borrow().end.is_none()
     }
 
-    /// Sends messages that end with a Sync; what comes of them is gathered in `answer`.
-    pub(super) fn ask(self: &Rc<Self>, messages: &[u8], answer: Answer) -> Waiting {
+    /// Sends messages; what comes of them is gathered in `answer`. Those of the same `query` may share a
+    /// transaction with others that are sent in the same turn, and all others are one of their own.
+    pub(super) fn ask(
+        self: &Rc<Self>,
+        messages: &[u8],
+        answer: Answer,
+        query: Option<u64>,
+    ) -> Waiting {
         let mut state = self.state.borrow_mut();
         let key = if let Some(end) = state.end.clone() {
             let answer = Answer::Failed(PostgresError::Lost(end));
             state.questions.slots.insert(Slot::new(answer, true))
         } else {
-            state.out.extend_from_slice(messages);
             state.wake_driver();
-            state.questions.ask(answer)
+            state.ask(messages, answer, query)
         };
         self.in_flight.store(state.questions.order.len(), Relaxed);
         Waiting {
@@ -139,6 +222,7 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         state.left = true;
         if state.end.is_none() {
+            state.end_run();
             frontend::terminate(&mut state.out);
             state.wake_driver();
         }
@@ -173,6 +257,7 @@ impl Connection {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
         state.woken = false;
+        state.end_run();
         if !state
             .driver
             .as_ref()
@@ -226,19 +311,11 @@ impl Connection {
 
     /// Fails all questions; tells whether nobody asks any more.
     fn fail(&self, end: &str) -> bool {
-        let mut woken = Vec::new();
         let mut state = self.state.borrow_mut();
         state.end = Some(end.to_owned());
         state.out = BytesMut::new();
-        let questions = &mut state.questions;
-        while let Some(&key) = questions.order.front() {
-            if let Some(slot) = questions.slots.get_mut(key)
-                && !matches!(slot.answer, Answer::Unwanted | Answer::Failed(_))
-            {
-                slot.answer = Answer::Failed(PostgresError::Lost(end.to_owned()));
-            }
-            woken.extend(questions.answered());
-        }
+        state.run = None;
+        let woken = state.questions.fail(end);
         self.in_flight.store(0, Relaxed);
         let left = state.left;
         drop(state);
@@ -264,6 +341,38 @@ fn make_room(inbound: &mut BytesMut) {
 }
 
 impl State {
+    /// Puts messages behind what is to be sent; returns the answer's place.
+    fn ask(&mut self, messages: &[u8], answer: Answer, query: Option<u64>) -> usize {
+        let questions = &mut self.questions;
+        let run = match self.run.take() {
+            Some(run) if run.takes(query) && !questions.no_runs => {
+                if run.questions > 1 {
+                    run
+                } else {
+                    let first = questions.order.pop_back();
+                    questions.ask(Answer::Unwanted);
+                    questions.order.extend(first);
+                    run.begin(&mut self.out)
+                }
+            }
+            other => {
+                self.run = other;
+                self.end_run();
+                Run::new(query, self.out.len())
+            }
+        };
+        self.run = Some(run.and_one_more());
+        self.out.extend_from_slice(messages);
+        self.questions.ask(answer)
+    }
+
+    fn end_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            frontend::sync(&mut self.out);
+            self.questions.end_run(run.questions);
+        }
+    }
+
     fn wake_driver(&mut self) {
         if !std::mem::replace(&mut self.woken, true)
             && let Some(driver) = &self.driver
@@ -353,10 +462,9 @@ mod tests {
         number
     }
 
-    fn sync(of_bytes: usize) -> BytesMut {
+    fn message(of_bytes: usize) -> BytesMut {
         let mut messages = BytesMut::new();
         frontend::parse("", &"x".repeat(of_bytes), None, &mut messages).unwrap();
-        frontend::sync(&mut messages);
         messages
     }
 
@@ -371,7 +479,7 @@ mod tests {
     async fn answers_go_to_those_who_still_wait_in_their_order() {
         let (near, far) = duplex(64);
         let connection = Rc::new(Connection::new(Arc::default()));
-        let ask = || connection.ask(&sync(10), Answer::Changed(0));
+        let ask = || connection.ask(&message(10), Answer::Changed(0), None);
         let never_polled = ask();
         let mut polled: Vec<_> = (0..20).map(|_| ask()).collect();
         for waiting in &mut polled {
@@ -403,13 +511,127 @@ mod tests {
         assert!(matches!(after, Answer::Failed(PostgresError::Lost(_))));
     }
 
+    /// What a connection would send now: Parse, Bind, Execute and Sync by their letters.
+    fn sent(connection: &Connection) -> String {
+        let mut state = connection.state.borrow_mut();
+        state.end_run();
+        let (mut out, mut letters) = (state.out.split(), String::new());
+        while let &[letter, a, b, c, d, ..] = &out[..] {
+            letters.push(char::from(letter));
+            out.advance(1 + u32::from_be_bytes([a, b, c, d]) as usize);
+        }
+        letters
+    }
+
+    /// Gives a connection what a server says; a statement is carried out (C), refused for a reason of
+    /// its own (E) or of the transaction's (T), or all are ended (Z).
+    fn hears(connection: &Connection, letters: &str) {
+        let mut inbound = BytesMut::new();
+        for letter in letters.chars() {
+            inbound.extend_from_slice(match letter {
+                'C' => b"C\0\0\0\x0dSELECT 1\0",
+                'E' => b"E\0\0\0\x15SERROR\0C22012\0\0",
+                'T' => b"E\0\0\0\x15SERROR\0C25006\0\0",
+                _ => b"Z\0\0\0\x05I",
+            });
+        }
+        let questions = &mut connection.state.borrow_mut().questions;
+        reply::take(&mut inbound, questions, &mut Vec::new()).unwrap();
+        assert_eq!(inbound.len(), 0);
+    }
+
+    fn came_of(asked: impl IntoIterator<Item = Waiting>) -> String {
+        let answers = asked.into_iter().map(FutureExt::now_or_never);
+        let letter = |answer| match answer {
+            Some(Answer::Rows(..)) => 'C',
+            Some(Answer::Failed(PostgresError::Database(_))) => 'E',
+            Some(Answer::Undone { must_be_alone }) => {
+                if must_be_alone {
+                    'T'
+                } else {
+                    'U'
+                }
+            }
+            None => '-',
+            Some(_) => '?',
+        };
+        answers.map(letter).collect()
+    }
+
+    #[test]
+    fn the_same_query_is_asked_in_runs() {
+        let connection = Rc::new(Connection::new(Arc::default()));
+        let ask = |query| {
+            let rows = Answer::Rows(Vec::new(), Vec::new().into());
+            connection.ask(&message(10), rows, query)
+        };
+        let asked = [Some(1), Some(1), Some(1), Some(2), None, None, Some(2)].map(ask);
+        // What makes a run read only comes before it.
+        assert_eq!(sent(&connection), "BEPPPSPSPSPSPS");
+        hears(&connection, "CCCC");
+        let [first, rest @ ..] = asked;
+        assert_eq!(came_of([first]), "-");
+        hears(&connection, "ZEZCZTZC");
+        // One that is alone is refused for good, whatever the reason.
+        assert_eq!(came_of(rest), "CCECE-");
+        hears(&connection, "Z");
+
+        let asked: Vec<_> = (0..200).map(|_| ask(Some(1))).collect();
+        let run = format!("BE{}S", "P".repeat(63));
+        assert_eq!(
+            sent(&connection),
+            format!("{}BE{}S", run.repeat(3), "P".repeat(11))
+        );
+        hears(&connection, &format!("{}Z", "C".repeat(64)).repeat(3));
+        hears(&connection, &format!("{}Z", "C".repeat(12)));
+        assert_eq!(came_of(asked), "C".repeat(200));
+        assert!(connection.state.borrow().questions.slots.is_empty());
+    }
+
+    #[test]
+    fn what_is_refused_in_a_run_undoes_what_is_beside_it() {
+        let connection = Rc::new(Connection::new(Arc::default()));
+        let ask = |_| {
+            let rows = Answer::Rows(Vec::new(), Vec::new().into());
+            connection.ask(&message(10), rows, Some(1))
+        };
+        for (said, came) in [
+            ("CCCCZ", "CCC"),
+            ("CCEZ", "UEU"),
+            ("CCTZ", "UTU"),
+            // At the end of the transaction.
+            ("CCCCTZ", "UUT"),
+            ("CCCCEZ", "UUE"),
+        ] {
+            let asked = [0; 3].map(ask);
+            assert_eq!(sent(&connection), "BEPPPS");
+            hears(&connection, said);
+            assert_eq!(came_of(asked), came, "{said}");
+        }
+        let [gone, asked @ ..] = [0; 3].map(ask);
+        drop(gone);
+        assert_eq!(sent(&connection), "BEPPPS");
+        hears(&connection, "CEZ");
+        assert_eq!(came_of(asked), "UU");
+
+        // Where no run can be begun, none is tried again.
+        let asked = [0; 3].map(ask);
+        sent(&connection);
+        hears(&connection, "EZ");
+        assert_eq!(came_of(asked), "UUU");
+        let asked = [0; 3].map(ask);
+        assert_eq!(sent(&connection), "PSPSPS");
+        hears(&connection, "CZCZCZ");
+        assert_eq!(came_of(asked), "CCC");
+    }
+
     #[tokio::test]
     async fn who_writes_much_reads_meanwhile() {
         // Neither side has room for what the other wants to say.
         let (near, far) = duplex(64);
         let connection = Rc::new(Connection::new(Arc::default()));
         let asked: Vec<_> = (0..200)
-            .map(|_| connection.ask(&sync(1_000), Answer::Changed(0)))
+            .map(|_| connection.ask(&message(1_000), Answer::Changed(0), None))
             .collect();
         let driven = Rc::clone(&connection).drive(near);
         let asked = async {
@@ -425,7 +647,7 @@ mod tests {
     async fn a_connection_that_ends_fails_what_is_in_flight() {
         let (near, mut far) = duplex(64);
         let connection = Rc::new(Connection::new(Arc::default()));
-        let asked = [1, 2].map(|_| connection.ask(&sync(1), Answer::Changed(0)));
+        let asked = [1, 2].map(|_| connection.ask(&message(1), Answer::Changed(0), None));
         far.write_all(b"E\0\0\0\x1aSFATAL\0C57P01\0Mgoing\0\0")
             .await
             .unwrap();

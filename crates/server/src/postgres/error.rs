@@ -74,6 +74,13 @@ impl PostgresError {
                 || *code == SqlState::INVALID_SQL_STATEMENT_NAME
         })
     }
+
+    /// Tells whether it is the transaction that the statement could not be carried out in: it may only
+    /// read (class 25), or others are in its way (class 40).
+    pub(super) fn is_of_transaction(&self) -> bool {
+        let class = self.code().and_then(|code| code.code().get(..2));
+        matches!(class, Some("25" | "40"))
+    }
 }
 
 /// What PostgreSQL says of a statement that it refuses.

@@ -81,7 +81,10 @@ impl Lane {
         let Some(statement) = session.statements.prepared(question.sql) else {
             return Ok(None);
         };
-        Ok(Some((session.ask(&statement, question)?, statement)))
+        Ok(Some((
+            session.ask_beside_others(&statement, question)?,
+            statement,
+        )))
     }
 
     /// Asks, and connects and prepares before if that is to be done.

@@ -2,7 +2,7 @@
 //!
 //! [`Postgres`] is what handlers use, and an `asking` what they wait for. A lane is a place for one
 //! connection, made again when it is lost; a session what is prepared on it; a connection carries
-//! questions and answers. The driver `tokio-postgres` logs in, and its types and codes are ours.
+//! questions and answers, the same query many times as one run. The driver `tokio-postgres` logs in, and its types and codes are ours.
 
 mod asking;
 mod connect;
@@ -14,6 +14,7 @@ mod handshake;
 mod lane;
 mod reply;
 mod row;
+mod run;
 mod session;
 mod socket;
 mod statement;

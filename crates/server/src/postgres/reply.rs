@@ -27,6 +27,9 @@ pub(super) enum Answer {
     Changed(u64),
     /// What a statement that is prepared is given and gives.
     Description(Description),
+    /// Something beside it was refused, so that nothing was carried out; or it can't be carried out beside
+    /// others.
+    Undone { must_be_alone: bool },
     /// It is refused, or can't come any more.
     Failed(PostgresError),
     /// Nobody waits for it.
@@ -77,10 +80,9 @@ fn take_message(
 ) -> io::Result<()> {
     match message {
         Message::ReadyForQuery(body) => {
-            if questions.order.is_empty() {
+            if !questions.end_answers(woken) {
                 return Err(broken("the database answers what was not asked"));
             }
-            woken.extend(questions.answered());
             if body.status() != b'I' {
                 return Err(broken(
                     "a statement has begun a transaction, which would take those of other handlers in",
@@ -96,21 +98,24 @@ fn take_message(
         Message::ParameterStatus(_) | Message::NotificationResponse(_) => return Ok(()),
         _ => {}
     }
-    let slot = (questions.order.front()).and_then(|key| questions.slots.get_mut(*key));
-    let Some(slot) = slot else {
+    let Some(answer) = questions.current() else {
         return Err(match message {
             Message::ErrorResponse(body) => io::Error::other(DatabaseError::parse(body.fields())?),
             _ => broken("the database answers what was not asked"),
         });
     };
-    match (message, &mut slot.answer) {
+    match (message, answer) {
         (Message::DataRow(fields), Answer::Rows(rows, columns)) => {
             rows.push(Row::new(columns, fields)?);
         }
-        (Message::CommandComplete(body), Answer::Changed(changed)) => {
-            let count = body.tag()?.rsplit(' ').next();
-            *changed = count.and_then(|count| count.parse().ok()).unwrap_or(0);
+        (Message::CommandComplete(body), answer) => {
+            if let Answer::Changed(changed) = answer {
+                let count = body.tag()?.rsplit(' ').next();
+                *changed = count.and_then(|count| count.parse().ok()).unwrap_or(0);
+            }
+            questions.carried_out();
         }
+        (Message::EmptyQueryResponse, _) => questions.carried_out(),
         (Message::ParameterDescription(body), Answer::Description(description)) => {
             description.parameters = body.parameters().collect()?;
         }
@@ -120,14 +125,12 @@ fn take_message(
             };
             description.columns = body.fields().map(column).collect()?;
         }
-        (Message::ErrorResponse(body), answer) => {
+        (Message::ErrorResponse(body), _) => {
             let error = DatabaseError::parse(body.fields())?;
             if ["FATAL", "PANIC"].contains(&error.severity()) {
                 return Err(io::Error::other(error));
             }
-            if !matches!(answer, Answer::Unwanted) {
-                *answer = Answer::Failed(PostgresError::Database(error));
-            }
+            questions.refuse(PostgresError::Database(error));
         }
         (Message::CopyOutResponse(_), answer) => {
             if !matches!(answer, Answer::Unwanted) {
@@ -136,8 +139,6 @@ fn take_message(
         }
         (
             Message::DataRow(_)
-            | Message::CommandComplete(_)
-            | Message::EmptyQueryResponse
             | Message::ParameterDescription(_)
             | Message::RowDescription(_)
             | Message::CopyData(_)
@@ -176,6 +177,7 @@ mod tests {
             Answer::Unwanted,
         ] {
             questions.ask(answer);
+            questions.end_run(1);
         }
         questions
     }

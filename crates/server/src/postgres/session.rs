@@ -20,6 +20,7 @@ use super::{
     connection::{Connection, KEPT_BYTES_MAX, Waiting},
     reply::{Answer, Description},
     row::Column,
+    run,
     statement::{Dropped, Name, Prepared, Preparing, Statements},
 };
 
@@ -42,6 +43,7 @@ impl Drop for Session {
 
 impl Session {
     pub(super) fn new(connection: Rc<Connection>) -> Self {
+        drop(connection.ask(&run::preparation(), Answer::Unwanted, None));
         Self {
             connection,
             statements: Statements::default(),
@@ -57,11 +59,31 @@ impl Session {
         self.connection.is_open()
     }
 
-    /// Asks a prepared statement.
+    /// Asks a prepared statement, in a transaction of its own.
     pub(super) fn ask(
         &self,
         statement: &Prepared,
         question: Question<'_>,
+    ) -> Result<Waiting, PostgresError> {
+        self.ask_as(statement, question, None)
+    }
+
+    /// Asks a prepared statement; if it only reads, it may share a transaction with others of its like.
+    pub(super) fn ask_beside_others(
+        &self,
+        statement: &Prepared,
+        question: Question<'_>,
+    ) -> Result<Waiting, PostgresError> {
+        let may_share = question.wants_rows && !statement.must_be_alone.get();
+        let query = may_share.then_some(statement.name.number);
+        self.ask_as(statement, question, query)
+    }
+
+    fn ask_as(
+        &self,
+        statement: &Prepared,
+        question: Question<'_>,
+        query: Option<u64>,
     ) -> Result<Waiting, PostgresError> {
         let (wanted, given) = (statement.parameters.len(), question.parameters.len());
         if wanted != given {
@@ -73,7 +95,7 @@ impl Session {
         } else {
             Answer::Changed(0)
         };
-        self.send(answer, |messages| {
+        self.send(answer, query, |messages| {
             let mut place = 0;
             let bound = frontend::bind(
                 "",
@@ -113,7 +135,7 @@ impl Session {
         self.prepared.update(|count| count + 1);
         let name = Name::new(self.prepared.get(), &self.dropped);
         let wanted = Answer::Description(Description::default());
-        let described = self.send(wanted, |messages| {
+        let described = self.send(wanted, None, |messages| {
             // A text that has a zero in it.
             let refused = |error: std::io::Error| PostgresError::Value(0, error.into());
             frontend::parse(&name.text, sql, None, messages).map_err(refused)?;
@@ -137,13 +159,15 @@ impl Session {
             name,
             parameters,
             columns: columns.into(),
+            must_be_alone: Cell::new(false),
         }))
     }
 
-    /// Sends what `write` makes, and a Sync: each statement is a transaction of its own.
+    /// Sends what `write` makes.
     fn send(
         &self,
         answer: Answer,
+        query: Option<u64>,
         write: impl FnOnce(&mut BytesMut) -> Result<(), PostgresError>,
     ) -> Result<Waiting, PostgresError> {
         // Values write themselves, by code of the plugin's: what fails in the middle leaves nothing.
@@ -155,12 +179,10 @@ impl Session {
             let _ = frontend::close(b'S', name, &mut messages);
         }
         let written = write(&mut messages);
-        if written.is_ok() {
-            frontend::sync(&mut messages);
-        } else {
+        if written.is_err() {
             self.dropped.borrow_mut().extend(dropped);
         }
-        let waiting = written.map(|()| self.connection.ask(&messages, answer));
+        let waiting = written.map(|()| self.connection.ask(&messages, answer, query));
         if messages.capacity() <= KEPT_BYTES_MAX {
             self.scratch.set(messages);
         }

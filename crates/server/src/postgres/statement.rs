@@ -20,10 +20,13 @@ pub(super) struct Prepared {
     pub(super) name: Name,
     pub(super) parameters: Vec<Type>,
     pub(super) columns: Arc<[Column]>,
+    /// It can't be carried out in one transaction with others.
+    pub(super) must_be_alone: Cell<bool>,
 }
 
 /// What the connection calls a statement, until nobody asks it any more.
 pub(super) struct Name {
+    pub(super) number: u64,
     pub(super) text: String,
     dropped: Dropped,
 }
@@ -34,6 +37,7 @@ pub(super) type Dropped = Rc<RefCell<Vec<String>>>;
 impl Name {
     pub(super) fn new(number: u64, dropped: &Dropped) -> Self {
         Self {
+            number,
             text: format!("s{number}"),
             dropped: Rc::clone(dropped),
         }

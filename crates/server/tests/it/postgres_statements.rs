@@ -1,7 +1,7 @@
 //! Statements on one connection of a worker to a real PostgreSQL: what they carry, and what goes wrong
 //! with some of them and not with the others.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::join_all};
 use hikyaku_postgres::testing::{Cluster, shared};
@@ -66,6 +66,64 @@ fn a_statement_that_fails_fails_alone() {
             }
         }
         assert_eq!(pid(&db).await, before);
+    });
+}
+
+#[test]
+fn the_same_query_many_times_is_a_few_transactions() {
+    with_database(async |db| {
+        let began = "select extract(epoch from now())::text || $1::text";
+        let one = async |n: &str| -> String { db.query_one(began, &[&n]).await.unwrap().get(0) };
+        one("").await;
+        let answers = join_all((0..630).map(|_| one(""))).await;
+        let times: BTreeSet<_> = answers.into_iter().collect();
+        assert_eq!(times.len(), 10);
+        // One after the other, each is one of its own.
+        let mut times = BTreeSet::new();
+        for _ in 0..10 {
+            times.insert(one("").await);
+        }
+        assert_eq!(times.len(), 10);
+    });
+}
+
+#[test]
+fn a_query_that_writes_writes_once() {
+    with_database(async |db| {
+        let before = pid(&db).await;
+        let setup = "create table written (n int4)";
+        db.execute(setup, &[]).await.unwrap();
+        db.execute("create sequence numbers", &[]).await.unwrap();
+        let insert = "insert into written values ($1) returning n";
+        let next = "select nextval('numbers')::int4 + $1";
+        for sql in [insert, next] {
+            let one = async |n: i32| -> i32 { db.query_one(sql, &[&n]).await.unwrap().get(0) };
+            let first = one(0).await;
+            for _ in 0..2 {
+                let answers =
+                    join_all((0..100).map(|n| if sql == insert { one(n) } else { one(0) })).await;
+                let different: BTreeSet<_> = answers.into_iter().collect();
+                assert_eq!(different.len(), 100, "{sql} {first}");
+            }
+        }
+        let written = db
+            .query_one("select count(*), sum(n) from written", &[])
+            .await
+            .unwrap();
+        assert_eq!(
+            (written.get::<_, i64>(0), written.get::<_, i64>(1)),
+            (201, 2 * 4950)
+        );
+        // Nothing was lost of the sequence's numbers either: what writes was refused before it did.
+        let last = db
+            .query_one("select last_value from numbers", &[])
+            .await
+            .unwrap();
+        assert_eq!(last.get::<_, i64>(0), 201);
+        assert_eq!(pid(&db).await, before);
+        for drop in ["drop table written", "drop sequence numbers"] {
+            db.execute(drop, &[]).await.unwrap();
+        }
     });
 }
 

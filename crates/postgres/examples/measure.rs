@@ -37,9 +37,9 @@ use hikyaku_store::{
 use tokio::runtime::Builder;
 use tokio_postgres::NoTls;
 
-/// Events of one write, and writes in flight: what an import hands over.
-const BATCH: usize = 1_500;
-const IN_FLIGHT: usize = 3;
+/// Events of one write, and writes in flight: some twelve megabytes, as an import hands over.
+const BATCH: usize = 700;
+const IN_FLIGHT: usize = 12;
 const QUESTIONS: usize = 200;
 const NOW: u64 = 4_000_000_000;
 

@@ -29,8 +29,10 @@ use crate::{
     waiting::{unix_now, wait},
 };
 
-/// Batches handed to the writer and not yet answered: one is written while the next is prepared.
+/// Batches (a megabyte of lines each) handed to the writer and not yet answered: while the store is served,
+/// whose clients wait behind them, and where nobody is, so that the writer takes many at once.
 const WRITES_IN_FLIGHT_MAX: usize = 3;
+const WRITES_IN_FLIGHT_ALONE_MAX: usize = 12;
 /// How often a stop is looked for while no input comes.
 const STOP_CHECK: Duration = Duration::from_millis(200);
 /// A store that has no room for the moment is asked again after this, so many times.
@@ -346,7 +348,10 @@ impl Committer<'_> {
             let future = self.store.write(writes.clone(), unix_now());
             self.in_flight.push_back((writes, future));
         }
-        self.settle(WRITES_IN_FLIGHT_MAX)
+        self.settle(match self.host.watch {
+            Some(_) => WRITES_IN_FLIGHT_MAX,
+            None => WRITES_IN_FLIGHT_ALONE_MAX,
+        })
     }
 
     /// Waits until no more than so many batches are unanswered.

@@ -3,13 +3,17 @@
 //!
 //! Which are put off stands in the database, and every writer looks there under the writer's lock. So a
 //! killed import leaves a schema that whoever comes next finishes, or that the next import goes on with.
+//!
+//! With the index of tags its rows are put off: of what an import stores, newer versions replace much, and
+//! rows that have no index can't be found to be taken out again. They are made of what is left.
 
 use tokio::try_join;
 
 use crate::{
     PostgresError,
     connection::{Connector, Session, lock_key},
-    schema::{SchemaName, orphans},
+    schema::SchemaName,
+    write::tags,
 };
 
 /// Definitions come with the schema's name in them when nothing is on the search path.
@@ -27,7 +31,8 @@ const REMEMBER: &str = "INSERT INTO {schema}.deferred_indexes (name, definition)
         '{schema}.events_author'::regclass, '{schema}.events_author_kind'::regclass, \
         '{schema}.event_tags_value'::regclass)";
 const DROP: &str = "DROP INDEX {schema}.events_time, {schema}.events_kind, {schema}.events_author, \
-    {schema}.events_author_kind, {schema}.event_tags_value";
+    {schema}.events_author_kind, {schema}.event_tags_value; \
+    ALTER TABLE {schema}.events SET (autovacuum_enabled = false)";
 
 /// Once for all rows: a scan and a sort are right here, and as long as it takes; one connection may wait
 /// for the other, and a node that starts meanwhile for both.
@@ -40,9 +45,11 @@ const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes \
     WHERE (right(name, 16) = 'event_tags_value') = $1 ORDER BY name";
 const MADE: &str =
     "DELETE FROM {schema}.deferred_indexes WHERE (right(name, 16) = 'event_tags_value') = $1";
-/// So that questions read the indexes alone, and know of the tables' sizes, from the first one on.
+const AUTOVACUUM: &str = "ALTER TABLE {schema}.events RESET (autovacuum_enabled)";
+/// So that questions read the indexes alone, and know of the tables' sizes, from the first one on. Rows of
+/// tags come as a VACUUM would leave them.
 const VACUUM_EVENTS: &str = "VACUUM (ANALYZE) {schema}.events";
-const VACUUM_TAGS: &str = "VACUUM (ANALYZE) {schema}.event_tags";
+const ANALYZE_TAGS: &str = "ANALYZE {schema}.event_tags";
 
 /// The purpose of the lock that everybody shares who has the store open.
 pub(crate) const OPEN: &str = "open";
@@ -74,8 +81,8 @@ async fn put_off(session: &Session, schema: &SchemaName) -> Result<(), PostgresE
     Ok(())
 }
 
-/// Makes the indexes that are put off, if there are any: those of the two tables side by side, on two
-/// connections. Others' writes wait meanwhile.
+/// Makes the indexes that are put off, if there are any, and the rows of tags: those of the two tables
+/// side by side, on two connections. Others' writes wait meanwhile.
 pub(crate) async fn make(session: &Session, connector: &Connector) -> Result<(), PostgresError> {
     if session.rows(ANY, &[]).await?.is_empty() {
         return Ok(());
@@ -101,21 +108,43 @@ pub(crate) async fn make(session: &Session, connector: &Connector) -> Result<(),
         "making the indexes of what was imported"
     );
     let beside = connector.connect().await?;
+    let tags_too = !session.rows(DEFINITIONS, &[&true]).await?.is_empty();
+    // Before there are more indexes to take dead rows out of.
+    let vacuum_events = schema.fill(VACUUM_EVENTS);
     try_join!(
-        async {
-            // Committed when those of the events are: the writer's lock is held until then.
-            orphans::remove(session).await?;
-            make_of(session, true).await
-        },
+        vacuum(&beside, &vacuum_events),
+        refill(session, connector, tags_too),
+    )?;
+    try_join!(
+        // Committed when those of the events are: the writer's lock is held until then.
+        make_of(session, true),
         async {
             beside.client.batch_execute(BEGIN_MAKING).await?;
             make_of(&beside, false).await?;
-            beside.client.batch_execute("COMMIT").await?;
-            vacuum(&beside, &schema.fill(VACUUM_EVENTS)).await
+            beside
+                .client
+                .batch_execute(&schema.fill(AUTOVACUUM))
+                .await?;
+            Ok(beside.client.batch_execute("COMMIT").await?)
         },
     )?;
     session.client.batch_execute("COMMIT").await?;
-    vacuum(session, &schema.fill(VACUUM_TAGS)).await
+    vacuum(session, &schema.fill(ANALYZE_TAGS)).await
+}
+
+/// Makes the rows of tags, if they are put off too.
+async fn refill(
+    session: &Session,
+    connector: &Connector,
+    tags_too: bool,
+) -> Result<(), PostgresError> {
+    if tags_too {
+        let reading = connector.connect().await?;
+        reading.client.batch_execute(BEGIN_MAKING).await?;
+        let rows = tags::refill(session, &reading).await?;
+        tracing::info!(rows, "the rows of tags are made, and wait for their index");
+    }
+    Ok(())
 }
 
 /// Makes those of the index of tags, or all others. Whoever is killed, what is made stands no longer
@@ -128,6 +157,7 @@ async fn make_of(session: &Session, tags: bool) -> Result<(), PostgresError> {
     Ok(())
 }
 
+/// Runs a VACUUM or an ANALYZE, for as long as it takes.
 async fn vacuum(session: &Session, sql: &str) -> Result<(), PostgresError> {
     let old = session.client.query_one("SHOW statement_timeout", &[]);
     let old: String = old.await?.get(0);

@@ -4,7 +4,6 @@ mod deferred;
 mod indexes;
 mod migrate;
 mod name;
-pub(crate) mod orphans;
 mod versions;
 
 pub(crate) use deferred::{OPEN, defer, make as make_deferred_indexes};

@@ -50,6 +50,11 @@ pub(crate) static VERSIONS: &[Version] = &[
         sql: include_str!("orphans.sql"),
         online: false,
     },
+    Version {
+        summary: "rows of tags that are made with their index, and events that are packed by lz4",
+        sql: include_str!("refilled.sql"),
+        online: false,
+    },
 ];
 
 /// Where the version of a schema is written down.

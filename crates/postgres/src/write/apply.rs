@@ -2,10 +2,9 @@
 
 use hikyaku_store::rules;
 use tokio::try_join;
-use tokio_postgres::types::{ToSql, Type};
 
 use super::{
-    copy::{self, copy},
+    copy::{self, Columns, Copy},
     picture::{Picture, Stored, targets},
     remove::{remove_events, remove_tags},
     tags::{self, TagRow},
@@ -15,7 +14,6 @@ use crate::{
     columns::{self, Tie, Word},
     connection::Session,
     names::KnownNames,
-    schema::orphans,
 };
 
 const EVENTS: &str = "INSERT INTO {schema}.events (seq, age, author, expires_at, tie, kind, conditional, \
@@ -48,11 +46,10 @@ pub(super) const STATEMENTS: [&str; 7] = [
     HIDINGS,
 ];
 
-/// Puts the changes into the tables; what is sent is sent at once, in order. Rows of tags go by a
-/// connection of their own, if `beside` is another one.
+/// Puts the changes into the tables; what is sent is sent at once, in order. While indexes are put off
+/// there are no rows of tags: they are made with their index, of what is there then.
 pub(super) async fn apply(
     session: &Session,
-    beside: &Session,
     picture: &Picture,
     names: &KnownNames,
 ) -> Result<(), PostgresError> {
@@ -67,19 +64,21 @@ pub(super) async fn apply(
     try_join!(
         biased;
         async {
-            let gone = picture.changes.removed.iter().chain(went);
             if picture.indexes_deferred {
-                let numbers: Vec<_> = gone.map(|row| row.seq).collect();
-                return orphans::add(session, &numbers).await;
+                return Ok(0);
             }
+            let gone = picture.changes.removed.iter().chain(went);
             remove_tags(session, gone, names).await
         },
         remove_events(session, &picture.changes.removed),
         insert_events(session, &new),
         async {
+            if picture.indexes_deferred {
+                return Ok(());
+            }
             let names = &names.indexed;
             let rows = came.flat_map(|row| TagRow::all_of(&row.event, row.seq, row.conditional, names));
-            tags::insert(beside, rows.collect()).await
+            tags::insert(session, rows.collect()).await
         },
         insert_deletions(session, &new),
         insert_vanishings(session, &new),
@@ -106,21 +105,7 @@ struct EventRow<'a> {
 }
 
 impl<'a> EventRow<'a> {
-    const TYPES: [Type; 13] = [
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::UUID,
-        Type::INT4,
-        Type::BOOL,
-        Type::BOOL,
-        Type::BOOL,
-        Type::BYTEA,
-        Type::BYTEA,
-        Type::BYTEA,
-        Type::BYTEA,
-    ];
+    const COLUMNS: i16 = 13;
 
     fn of(row: &'a Stored) -> Self {
         let event = &*row.event;
@@ -144,36 +129,38 @@ impl<'a> EventRow<'a> {
         }
     }
 
-    fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
-        vec![
-            &self.seq,
-            &self.age,
-            &self.author,
-            &self.expires_at,
-            &self.tie,
-            &self.kind,
-            &self.conditional,
-            &self.hidden,
-            &self.vanish,
-            &self.id,
-            &self.pubkey,
-            &self.address,
-            &self.json,
-        ]
+    fn write(&self, columns: &mut Columns<'_>) {
+        columns.bigint(self.seq);
+        columns.bigint(self.age);
+        columns.bigint(self.author);
+        match self.expires_at {
+            Some(expires_at) => columns.bigint(expires_at),
+            None => columns.null(),
+        }
+        columns.tie(self.tie);
+        columns.integer(self.kind);
+        columns.boolean(self.conditional);
+        columns.boolean(self.hidden);
+        columns.boolean(self.vanish);
+        columns.word(self.id);
+        columns.word(self.pubkey);
+        match self.address {
+            Some(address) => columns.word(address),
+            None => columns.null(),
+        }
+        columns.bytes(self.json);
     }
 }
 
 async fn insert_events(session: &Session, new: &[&Stored]) -> Result<(), PostgresError> {
     let rows = new.iter().map(|row| EventRow::of(row));
     if new.len() >= copy::ROWS_MIN {
-        copy(
-            session,
-            COPY_EVENTS,
-            &EventRow::TYPES,
-            rows,
-            EventRow::columns,
-        )
-        .await?;
+        let mut copy = Copy::begin(session, COPY_EVENTS).await?;
+        for row in rows {
+            copy.row(EventRow::COLUMNS, |columns| row.write(columns))
+                .await?;
+        }
+        copy.end().await?;
     } else if !new.is_empty() {
         let rows: Vec<_> = rows.collect();
         session

@@ -155,11 +155,8 @@ async fn rows_of(session: &Session, sql: &str, words: &[Word]) -> Result<Vec<Row
 
 /// Reads a stored event from `seq, vanish, hidden, conditional, json`.
 pub(super) fn stored(row: &Row) -> Result<Stored, PostgresError> {
-    let seq: i64 = row.get(0);
-    let json = Bytes::copy_from_slice(row.get(4));
-    let event = Event::from_stored(json).map_err(|error| {
-        PostgresError::Corrupt(format!("the event with number {seq} is not one: {error}"))
-    })?;
+    let seq = row.get(0);
+    let event = event(seq, row.get(4))?;
     Ok(Stored {
         seq,
         event: Arc::new(event),
@@ -169,5 +166,12 @@ pub(super) fn stored(row: &Row) -> Result<Stored, PostgresError> {
         hiders: BTreeSet::new(),
         shown_from: None,
         is_new: false,
+    })
+}
+
+/// Reads the event of this number.
+pub(crate) fn event(seq: i64, json: &[u8]) -> Result<Event, PostgresError> {
+    Event::from_stored(Bytes::copy_from_slice(json)).map_err(|error| {
+        PostgresError::Corrupt(format!("the event with number {seq} is not one: {error}"))
     })
 }

@@ -12,4 +12,5 @@ mod timeline;
 mod transaction;
 mod writer;
 
+pub(crate) use load::event as event_of;
 pub(crate) use writer::{Request, Writer};

@@ -1,17 +1,21 @@
 //! Rows of the index of tags, made from events and put into it.
 
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
 use hikyaku_event::Event;
-use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{binary_copy::BinaryCopyOutStream, types::Type};
 
 use super::{
     apply::column,
-    copy::{self, copy},
+    copy::{self, Columns, Copy},
+    load,
 };
 use crate::{
     PostgresError,
     columns::{self, Tie},
     connection::Session,
-    names::{Name, Names},
+    names::{KnownNames, Name, Names},
 };
 
 const INSERT: &str = "INSERT INTO {schema}.event_tags \
@@ -25,6 +29,14 @@ const INSERT_MISSING: &str = "INSERT INTO {schema}.event_tags \
     ON CONFLICT DO NOTHING";
 const COPY: &str = "COPY {schema}.event_tags (age, seq, author, tie, kind, conditional, name, value) \
     FROM STDIN (FORMAT binary)";
+
+/// Nobody sees the table before the transaction ends, in which it was emptied: rows need no VACUUM.
+const COPY_FROZEN: &str = "COPY {schema}.event_tags (age, seq, author, tie, kind, conditional, name, value) \
+    FROM STDIN (FORMAT binary, FREEZE)";
+const EMPTY: &str = "TRUNCATE {schema}.event_tags";
+const NAMES: &str = KnownNames::SQL;
+const EVENTS: &str = "COPY (SELECT seq, conditional, json FROM {schema}.events WHERE NOT hidden) \
+    TO STDOUT (FORMAT binary)";
 
 /// To be prepared before they are sent together with others.
 pub(crate) const STATEMENTS: [&str; 3] = [INSERT, INSERT_MISSING, COPY];
@@ -43,17 +55,6 @@ pub(crate) struct TagRow {
 }
 
 impl TagRow {
-    const TYPES: [Type; 8] = [
-        Type::INT8,
-        Type::INT8,
-        Type::INT8,
-        Type::UUID,
-        Type::INT4,
-        Type::BOOL,
-        Type::TEXT,
-        Type::BYTEA,
-    ];
-
     /// Returns the rows that an event has under some names.
     pub(crate) fn all_of(
         event: &Event,
@@ -86,17 +87,17 @@ impl TagRow {
         }
     }
 
-    fn columns(&self) -> Vec<&(dyn ToSql + Sync)> {
-        vec![
-            &self.age,
-            &self.seq,
-            &self.author,
-            &self.tie,
-            &self.kind,
-            &self.conditional,
-            &self.name,
-            &self.value,
-        ]
+    const COLUMNS: i16 = 8;
+
+    fn write(&self, columns: &mut Columns<'_>) {
+        columns.bigint(self.age);
+        columns.bigint(self.seq);
+        columns.bigint(self.author);
+        columns.tie(self.tie);
+        columns.integer(self.kind);
+        columns.boolean(self.conditional);
+        columns.bytes(self.name.0.as_str().as_bytes());
+        columns.bytes(&self.value);
     }
 }
 
@@ -111,9 +112,41 @@ pub(crate) async fn insert(session: &Session, mut rows: Vec<TagRow>) -> Result<(
         let by_value = (&a.name, &a.value).cmp(&(&b.name, &b.value));
         by_value.then_with(|| key(a).cmp(&key(b)))
     });
-    let rows = rows.into_iter();
-    copy(session, COPY, &TagRow::TYPES, rows, TagRow::columns).await?;
+    let mut copy = Copy::begin(session, COPY).await?;
+    for row in &rows {
+        copy.row(TagRow::COLUMNS, |columns| row.write(columns))
+            .await?;
+    }
+    copy.end().await?;
     Ok(())
+}
+
+/// Makes all rows anew, in the transaction of `session`, of the events that `reading` reads; returns how
+/// many there are.
+pub(crate) async fn refill(session: &Session, reading: &Session) -> Result<u64, PostgresError> {
+    let names = KnownNames::of(&session.rows(NAMES, &[]).await?).indexed;
+    session.execute(EMPTY, &[]).await?;
+    let events = reading.prepared(EVENTS).await?;
+    let events = reading.client.copy_out(&events).await?;
+    let types = [Type::INT8, Type::BOOL, Type::BYTEA];
+    let mut events = pin!(BinaryCopyOutStream::new(events, &types));
+    let mut copy = Copy::begin(session, COPY_FROZEN).await?;
+    while let Some(row) = events.try_next().await? {
+        let (seq, conditional) = (row.try_get(0)?, row.try_get(1)?);
+        let event = match load::event(seq, row.try_get(2)?) {
+            Ok(event) => event,
+            // One damaged row must not keep the others from being found.
+            Err(error) => {
+                tracing::error!(%error, "a stored event has no tags in the index");
+                continue;
+            }
+        };
+        for row in TagRow::all_of(&event, seq, conditional, &names) {
+            copy.row(TagRow::COLUMNS, |columns| row.write(columns))
+                .await?;
+        }
+    }
+    copy.end().await
 }
 
 /// Puts those rows into the index that are not there. Looking costs more than writing.

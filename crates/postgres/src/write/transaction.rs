@@ -14,11 +14,10 @@ use crate::{
     connection::{Connector, Session, lock_key},
     feed::{Feed, PLACE, Turn},
     names::KnownNames,
-    schema::{make_deferred_indexes, orphans},
+    schema::make_deferred_indexes,
 };
 
 const LOCK: &str = "SELECT pg_advisory_xact_lock($1)";
-const TAKE: &str = "SELECT setval('{schema}.position', $1)";
 const END: &str = "SELECT setval('{schema}.position', $1), pg_notify($2, $3)";
 /// What a request to vanish reaches, a page at a time: the key's own events, seen and hidden, and the gift
 /// wraps to it.
@@ -38,11 +37,10 @@ const NAMES: &str = KnownNames::SQL;
 
 const DEFERRED: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
 
-const STATEMENTS: [&str; 11] = [
+const STATEMENTS: [&str; 10] = [
     NAMES,
     DEFERRED,
     LOCK,
-    TAKE,
     END,
     OWN,
     OWN_HIDDEN,
@@ -63,6 +61,8 @@ pub(super) struct Done {
     /// The last number given before, and the last one now.
     pub(super) before: i64,
     pub(super) last: i64,
+    /// Indexes are put off, now as before.
+    pub(super) indexes_deferred: bool,
     /// To be kept until the feed knows of it.
     pub(super) turn: Option<Turn>,
 }
@@ -78,8 +78,6 @@ pub(super) struct Transactions {
     feed: Arc<Feed>,
     /// Of an import, as long as it does: what need not be looked up.
     seen: Option<Seen>,
-    /// Of an import that puts indexes off: the connection that rows of tags go by.
-    beside: Option<Arc<Session>>,
 }
 
 impl Transactions {
@@ -94,7 +92,6 @@ impl Transactions {
         let statements = statements
             .chain(&load::STATEMENTS)
             .chain(&apply::STATEMENTS)
-            .chain(&orphans::STATEMENTS)
             .chain(&tags::STATEMENTS)
             .chain(&remove::STATEMENTS);
         for sql in statements {
@@ -113,7 +110,6 @@ impl Transactions {
             channel,
             feed,
             seen: may_defer.then(Seen::nothing),
-            beside: None,
         })
     }
 
@@ -149,6 +145,7 @@ impl Transactions {
             events: Vec::new(),
             before: 0,
             last: 0,
+            indexes_deferred: false,
             turn: None,
         };
         // Not put back if this fails: what is stored then is not known.
@@ -188,6 +185,7 @@ impl Transactions {
             picture.last = told.saturating_add(timeline::LEFT_OUT);
         }
         done.before = picture.last;
+        done.indexes_deferred = picture.indexes_deferred;
         loop {
             let vanish = decide(&mut picture, &mut waiting, &mut done);
             done.last = picture.last;
@@ -196,7 +194,7 @@ impl Transactions {
             };
             seen = None;
             // What it reaches may be much: it goes by statements, and the picture is made anew.
-            Box::pin(apply::apply(session, session, &picture, &names)).await?;
+            Box::pin(apply::apply(session, &picture, &names)).await?;
             self.vanish(key, until, &names).await?;
             picture = Wanted::of(waiting.iter().map(|(_, write, _)| *write))
                 .load(session)
@@ -204,21 +202,12 @@ impl Transactions {
             picture.last = done.last;
         }
         done.turn = Some(self.feed.turn().await);
-        if picture.indexes_deferred {
-            let beside = self.beside().await?;
-            // Numbers are taken for good before a row with one of them can be there: rows whose events
-            // are not stored in the end are nobody's, and go when the indexes are made.
-            session.rows(TAKE, &[&done.last]).await?;
-            Box::pin(apply::apply(session, &beside, &picture, &names)).await?;
-            self.end(&done).await?;
-        } else {
-            try_join!(
-                biased;
+        try_join!(
+            biased;
 
-                apply::apply(session, session, &picture, &names),
-                self.end(&done),
-            )?;
-        }
+            apply::apply(session, &picture, &names),
+            self.end(&done),
+        )?;
         if let Some(seen) = &mut seen {
             seen.add(&picture);
         }
@@ -274,23 +263,6 @@ impl Transactions {
             self.feed.learn_place(&self.session)
         )?;
         Ok(())
-    }
-
-    /// Returns the connection that rows of tags go by while they have no index: two processes of the
-    /// server store more than one. What it commits is on the disk when what is committed behind it is.
-    async fn beside(&mut self) -> Result<Arc<Session>, PostgresError> {
-        if let Some(open) = self.beside.as_ref().filter(|open| !open.client.is_closed()) {
-            return Ok(Arc::clone(open));
-        }
-        let session = self.connector.connect().await?;
-        let client = &session.client;
-        client.batch_execute("SET synchronous_commit = off").await?;
-        for sql in tags::STATEMENTS {
-            session.prepared(sql).await?;
-        }
-        // Whoever was at it before may have been killed between the two.
-        orphans::add_last(&self.session).await?;
-        Ok(Arc::clone(self.beside.insert(session)))
     }
 
     async fn begin(&self) -> Result<(), PostgresError> {

@@ -16,6 +16,9 @@ use crate::{Options, PostgresError, connection::Connector, feed::Feed, meters::c
 /// Writes of one transaction: what waits longer than one takes is the next one's, and one answer must
 /// not wait for an import.
 const WRITES_MAX: usize = 2_048;
+/// The same while an import has put indexes off: nobody else writes, and facts and the disk are waited for
+/// less often.
+const WRITES_DEFERRED_MAX: usize = 8_192;
 /// Pauses between tries while the database can't be reached: from, up to.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
@@ -43,6 +46,8 @@ pub(crate) struct Writer {
     connector: Connector,
     retry_time: Duration,
     may_defer: bool,
+    /// Indexes were put off when it last wrote.
+    indexes_deferred: bool,
     feed: Arc<Feed>,
     queue: mpsc::UnboundedReceiver<Request>,
     held_back: Option<Request>,
@@ -60,6 +65,7 @@ impl Writer {
             connector,
             retry_time: options.retry_time,
             may_defer: options.defer_indexes,
+            indexes_deferred: false,
             feed,
             queue,
             held_back: None,
@@ -103,7 +109,12 @@ impl Writer {
     fn gather(&mut self, first: Waiting) -> Vec<Waiting> {
         let mut count = first.writes.len();
         let mut waiting = vec![first];
-        while count < WRITES_MAX {
+        let most = if self.indexes_deferred {
+            WRITES_DEFERRED_MAX
+        } else {
+            WRITES_MAX
+        };
+        while count < most {
             match self.queue.try_recv() {
                 Ok(Request::Write(writes, now, reply)) => {
                     count += writes.len();
@@ -169,6 +180,7 @@ impl Writer {
                 Ok(transactions) => Box::pin(transactions.write(&requests)).await,
                 Err(error) => Err(error),
             };
+            self.indexes_deferred = result.as_ref().is_ok_and(|done| done.indexes_deferred);
             if let Some(end) = self.after(result, give_up, &mut pause).await {
                 return end;
             }

@@ -4,7 +4,8 @@
 use crate::{Options, PostgresError, connection::Session};
 
 /// A node's connections beside its workers': the writer's, the listener's, that of what nodes tell each
-/// other, and that of the backfill, which looks for work now and then.
+/// other, and that of the backfill, which looks for work now and then. One node's has a second one, while
+/// it has the whole time.
 pub const CONNECTIONS_BESIDE: usize = 4;
 
 /// A role that is not told of others' sessions sees no `backend_type` there; what belongs to no database

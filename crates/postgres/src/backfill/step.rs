@@ -2,27 +2,32 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    sync::Arc,
     time::Duration,
 };
 
-use bytes::Bytes;
-use hikyaku_event::Event;
 use tokio::try_join;
 use tokio_postgres::Row;
 
+use super::Pace;
 use crate::{
     PostgresError,
     columns::Tie,
-    connection::{Session, lock_key},
+    connection::{Connector, Session, lock_key},
     names::Names,
-    schema::SchemaName,
-    write::tags::{self, TagRow},
+    write::{
+        event_of,
+        tags::{self, TagRow},
+    },
 };
 
 /// Events of a batch, and rows that it does not exceed unless its first event does: some tens of
 /// milliseconds of the writer's lock, so that an event's OK does not wait for longer.
 const EVENTS_MAX: i64 = 1_000;
 const ROWS_MAX: usize = 2_000;
+/// With more of the time a batch is longer, with all of it so many times: more rows at once find their
+/// places in the index more often beside each other.
+const LONGEST: u32 = 4;
 /// Rows that one statement takes away.
 const DROPPED_MAX: i64 = 2_000;
 
@@ -52,39 +57,102 @@ const DROPPED: &str = "DELETE FROM {schema}.tag_names WHERE name = $1 AND droppi
 /// The place where to go on.
 type Cursor = (i64, Tie);
 
-/// Goes on by one batch, of no more than a second's events at a rate; returns how many events or rows it
-/// had, and `None` if there is nothing to do. `spent` is the time that the batches before took and no
-/// batch has counted.
-pub(super) async fn step(
-    session: &Session,
-    schema: &SchemaName,
-    rate: Option<u32>,
-    spent: Duration,
-) -> Result<Option<u64>, PostgresError> {
-    let lock = lock_key(schema, "writer");
-    let most = |max: i64| rate.map_or(max, |rate| i64::from(rate).clamp(1, max));
-    let dropping = session.rows(DROPPING, &[]).await?;
-    if let Some(row) = dropping.first() {
-        let most = most(DROPPED_MAX);
-        return drop_rows(session, lock, row.get(0), most).await.map(Some);
-    }
-    let Some((names, cursor)) = filling(session).await? else {
-        return Ok(None);
-    };
-    let most = most(EVENTS_MAX);
-    let page = session.rows(PAGE, &[&cursor.0, &cursor.1, &most]).await?;
-    let is_last = i64::try_from(page.len()).is_ok_and(|events| events < most);
-    let batch = Batch::of(&page, is_last, names, cursor)?;
-    match fill(session, lock, &batch, spent, Rows::AreMissing).await {
-        // A writer may have been there before: with an old event that came after the name was switched
-        // on, or one that was hidden.
-        Err(PostgresError::Rejected(_)) => {
-            session.client.batch_execute("ROLLBACK").await?;
-            fill(session, lock, &batch, spent, Rows::MayBeThere).await?;
+/// One batch after the other.
+pub(super) struct Steps<'a> {
+    session: &'a Session,
+    connector: &'a Connector,
+    /// The connection that looks ahead while a batch is written, where the backfill has the whole time.
+    ahead: Option<Arc<Session>>,
+    next: Option<Batch>,
+    /// Events that are read for a batch.
+    page: i64,
+}
+
+impl<'a> Steps<'a> {
+    pub(super) fn new(session: &'a Session, connector: &'a Connector) -> Self {
+        Self {
+            session,
+            connector,
+            ahead: None,
+            next: None,
+            page: EVENTS_MAX * i64::from(LONGEST),
         }
-        result => result?,
     }
-    Ok(Some(batch.events))
+
+    /// Goes on by one batch, of no more than a second's events at a rate; returns how many events or rows
+    /// it had, and `None` if there is nothing to do. `spent` is the time that the batches before took and
+    /// no batch has counted.
+    pub(super) async fn step(
+        &mut self,
+        pace: Pace,
+        spent: Duration,
+    ) -> Result<Option<u64>, PostgresError> {
+        let session = self.session;
+        let lock = lock_key(&self.connector.schema, "writer");
+        let most = |max: i64| pace.rate.map_or(max, |rate| i64::from(rate).clamp(1, max));
+        let dropping = session.rows(DROPPING, &[]).await?;
+        if let Some(row) = dropping.first() {
+            let most = most(DROPPED_MAX);
+            return drop_rows(session, lock, row.get(0), most).await.map(Some);
+        }
+        let Some((names, cursor)) = filling(session).await? else {
+            return Ok(None);
+        };
+        let times = (LONGEST * pace.share / 100).clamp(1, LONGEST);
+        let size = Size {
+            events: most(EVENTS_MAX * i64::from(times)).min(self.page),
+            rows: ROWS_MAX * times as usize,
+        };
+        let fits = |next: &Batch| next.begin == cursor && next.names == names;
+        let batch = match self.next.take().filter(fits) {
+            Some(batch) => batch,
+            None => Batch::read(session, names, cursor, size).await?,
+        };
+        // What a page has that finds no room is read once more.
+        let events = batch.events.cast_signed();
+        self.page = if batch.is_cut {
+            events + events / 4 + 1
+        } else {
+            2 * self.page
+        };
+        self.ahead = match self.ahead.take() {
+            _ if pace.share < 100 || pace.rate.is_some() => None,
+            None => self.connector.connect().await.ok(),
+            open => open,
+        };
+        let (filled, next) = tokio::join!(self.fill(lock, &batch, spent), async {
+            match &self.ahead {
+                Some(ahead) if !batch.is_last => {
+                    let names = batch.names.clone();
+                    Batch::read(ahead, names, batch.end, size).await.map(Some)
+                }
+                _ => Ok(None),
+            }
+        });
+        filled?;
+        self.next = next?;
+        Ok(Some(batch.events))
+    }
+
+    async fn fill(&self, lock: i64, batch: &Batch, spent: Duration) -> Result<(), PostgresError> {
+        let session = self.session;
+        match fill(session, lock, batch, spent, Rows::AreMissing).await {
+            // A writer may have been there before: with an old event that came after the name was switched
+            // on, or one that was hidden.
+            Err(PostgresError::Rejected(_)) => {
+                session.client.batch_execute("ROLLBACK").await?;
+                fill(session, lock, batch, spent, Rows::MayBeThere).await
+            }
+            result => result,
+        }
+    }
+}
+
+/// How much a batch may have.
+#[derive(Clone, Copy)]
+struct Size {
+    events: i64,
+    rows: usize,
 }
 
 /// Returns the names that are the least far, and how far that is.
@@ -114,34 +182,45 @@ struct Batch {
     names: Vec<String>,
     rows: Vec<TagRow>,
     events: u64,
+    begin: Cursor,
     end: Cursor,
+    /// There was no room for all events of the page.
+    is_cut: bool,
     is_last: bool,
 }
 
 impl Batch {
-    fn of(
-        page: &[Row],
-        is_last: bool,
+    /// Reads the events behind a place.
+    async fn read(
+        session: &Session,
         names: Vec<String>,
         begin: Cursor,
+        size: Size,
     ) -> Result<Self, PostgresError> {
+        let (age, tie) = begin;
+        let page = session.rows(PAGE, &[&age, &tie, &size.events]).await?;
         let indexed: Names = names.iter().map(String::as_str).collect();
         let mut batch = Self {
             names,
             rows: Vec::new(),
             events: 0,
+            begin,
             end: begin,
-            is_last,
+            is_cut: false,
+            is_last: i64::try_from(page.len()).is_ok_and(|events| events < size.events),
         };
         for row in page {
-            let seq: i64 = row.get(0);
-            let json = Bytes::copy_from_slice(row.get(3));
-            let event = Event::from_stored(json).map_err(|error| {
-                PostgresError::Corrupt(format!("the event with number {seq} is not one: {error}"))
-            })?;
-            let rows: Vec<_> = TagRow::all_of(&event, seq, false, &indexed).collect();
-            if batch.events > 0 && batch.rows.len() + rows.len() > ROWS_MAX {
-                batch.is_last = false;
+            let seq = row.get(0);
+            let rows: Vec<_> = match event_of(seq, row.get(3)) {
+                Ok(event) => TagRow::all_of(&event, seq, false, &indexed).collect(),
+                // One damaged row must not keep the others from being found.
+                Err(error) => {
+                    tracing::error!(%error, "a stored event has no tags in the index");
+                    Vec::new()
+                }
+            };
+            if batch.events > 0 && batch.rows.len() + rows.len() > size.rows {
+                (batch.is_cut, batch.is_last) = (true, false);
                 break;
             }
             batch.rows.extend(rows);

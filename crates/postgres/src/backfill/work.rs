@@ -11,7 +11,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{BackfillState, BackfillStatus, Pace, index_configured, step::step};
+use super::{BackfillState, BackfillStatus, Pace, index_configured, step::Steps};
 use crate::{
     PostgresError,
     connection::{Connector, lock_key},
@@ -84,6 +84,7 @@ pub(super) async fn run(
         return Ok(false);
     }
     tracing::info!(filling = ?status.filling, dropping = ?status.dropping, "backfill begun");
+    let mut steps = Steps::new(&session, connector);
     let mut spent = Duration::ZERO;
     loop {
         if !go_on(&status) {
@@ -97,8 +98,7 @@ pub(super) async fn run(
             BackfillState::Paused => sleep(PAUSED).await,
             BackfillState::Running => {
                 let begun = Instant::now();
-                let rate = status.pace.rate;
-                let done = step(&session, &connector.schema, rate, spent).await?;
+                let done = steps.step(status.pace, spent).await?;
                 let took = begun.elapsed();
                 // What the pace wants may be a long wait, and another pace meanwhile.
                 while status.state == BackfillState::Running {

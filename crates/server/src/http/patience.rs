@@ -6,16 +6,14 @@
 
 use std::{
     cell::{Cell, RefCell},
-    pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
-use bytes::Bytes;
 use hashbrown::HashMap;
-use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 
-use super::{Body, BodyError, Response, paced::Pace};
+use super::{Body, Response, paced::Pace};
 use crate::worker::{Patience, Tick};
 
 /// One connection, as its worker sees it.
@@ -74,8 +72,12 @@ impl Borne {
         if response.body().whole().is_some() {
             self.awaiting.set(true);
         } else {
+            let under_way = UnderWay(self);
             let body = std::mem::take(response.body_mut());
-            *response.body_mut() = Body::new(HandedOver { body, borne: self });
+            *response.body_mut() = Body::new(body.inspect_frame(move |_| {
+                // It goes with the body.
+                let _ = &under_way;
+            }));
         }
     }
 
@@ -87,35 +89,12 @@ impl Borne {
     }
 }
 
-/// A body that is still made while it is sent: until it ends, no other request is awaited.
-struct HandedOver {
-    body: Body,
-    borne: Rc<Borne>,
-}
+/// An answer that is still made while it is sent: until it ends, no other request is awaited.
+struct UnderWay(Rc<Borne>);
 
-impl Drop for HandedOver {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.borne.awaiting.set(true);
-    }
-}
-
-impl http_body::Body for HandedOver {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.0.awaiting.set(true);
     }
 }
 

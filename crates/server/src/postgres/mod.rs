@@ -24,5 +24,6 @@ mod wire;
 pub use database::Postgres;
 pub(crate) use database::PostgresOptions;
 pub use error::{DatabaseError, PostgresError};
+pub(crate) use lane::by_the_worker;
 pub use row::{Column, Row, RowIndex};
 pub use tokio_postgres::{error::SqlState, types};

@@ -2,6 +2,9 @@
 
 use crate::AddressError;
 
+/// What a URL begins with. In the other form any of the values may look like one.
+const URL_SCHEMES: [&str; 2] = ["postgres://", "postgresql://"];
+
 /// What the address says about TLS.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TlsParameters {
@@ -32,7 +35,7 @@ impl TlsParameters {
 /// Takes what is about TLS out of an address, in either of its two forms.
 pub(super) fn split(address: &str) -> Result<(String, TlsParameters), AddressError> {
     let mut tls = TlsParameters::default();
-    let rest = if address.contains("://") {
+    let rest = if URL_SCHEMES.iter().any(|scheme| address.starts_with(scheme)) {
         split_url(address, &mut tls)?
     } else {
         split_pairs(address, &mut tls)?
@@ -134,6 +137,16 @@ mod tests {
                 "host=h sslrootcert = '/a b\\'s.pem' dbname='d b' sslmode=require",
                 "host=h dbname='d b' ",
                 [Some("require"), Some("/a b's.pem")],
+            ),
+            (
+                "host=h password=a://b?sslmode=disable sslmode=require",
+                "host=h password=a://b?sslmode=disable ",
+                [Some("require"), None],
+            ),
+            (
+                "postgresql://h/db?sslmode=require&options=-c%20a=b://c",
+                "postgresql://h/db?options=-c%20a=b://c",
+                [Some("require"), None],
             ),
         ];
         for (address, rest, [mode, root]) in cases {

@@ -1,6 +1,6 @@
 //! TLS to the database, as libpq's `sslmode` has it.
 
-use std::sync::Arc;
+use std::{net::IpAddr, sync::Arc};
 
 use rustls::{
     CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
@@ -15,12 +15,15 @@ use rustls::{
 };
 use tokio_postgres::{
     Config,
-    config::{Host, SslMode},
+    config::{Host, SslMode, SslNegotiation},
 };
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::parameters::TlsParameters;
 use crate::AddressError;
+
+/// What is spoken in TLS (ALPN), as PostgreSQL has registered it.
+const PROTOCOL: &[u8] = b"postgresql";
 
 /// How much of the server's certificate is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,22 +59,38 @@ pub(super) fn configure(
         }
     };
     config.ssl_mode(mode);
+    let is_direct = config.get_ssl_negotiation() == SslNegotiation::Direct;
+    if is_direct && mode != SslMode::Require {
+        // As in libpq: there is nothing to fall back to.
+        return Err(AddressError(
+            "sslnegotiation=direct goes with sslmode=require, verify-ca or verify-full".to_owned(),
+        ));
+    }
     if mode == SslMode::Disable {
         return Ok(None);
     }
-    Ok(Some(MakeRustlsConnect::new(client(parameters, checked)?)))
+    let mut client = client(parameters, checked)?;
+    if is_direct {
+        // A server takes nobody in who does not say what is spoken.
+        client.alpn_protocols = vec![PROTOCOL.to_vec()];
+    }
+    Ok(Some(MakeRustlsConnect::new(client)))
 }
 
 /// Tells whether all of the hosts are this machine.
 fn is_here(config: &Config) -> bool {
     let local = |host: &Host| match host {
         Host::Tcp(name) => {
-            let address = name.parse::<std::net::IpAddr>();
+            let address = name.parse::<IpAddr>();
             name == "localhost" || address.is_ok_and(|address| address.is_loopback())
         }
         Host::Unix(_) => true,
     };
-    config.get_hosts().iter().all(local)
+    match config.get_hostaddrs() {
+        [] => config.get_hosts().iter().all(local),
+        // The hosts are their names.
+        addresses => addresses.iter().all(IpAddr::is_loopback),
+    }
 }
 
 fn client(parameters: &TlsParameters, checked: Checked) -> Result<ClientConfig, AddressError> {

@@ -408,3 +408,26 @@ fn store_gauges(engine: &Weak<Engine>) -> Vec<Gauge> {
         ),
     ]
 }
+
+#[cfg(test)]
+mod tests {
+    use hikyaku_server::{Request, ServerConfig};
+    use hikyaku_store::testing::NaiveStore;
+
+    use super::*;
+
+    #[test]
+    fn a_plugins_route_that_is_the_programs_own_is_refused_with_the_names_of_both() {
+        struct Guestbook;
+        let config = ServerConfig::new(([127, 0, 0, 1], 0).into());
+        let server = Server::new(config, Arc::new(NaiveStore::new()))
+            .plugin(async |_| Ok(Guestbook))
+            .route(get("/footprints"), async |_: &Guestbook, _: Request| "");
+        let key = RelayKey::new([1; 32]).unwrap();
+        let refused = bind(server, PolicyConfig::default(), key, None).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "the route GET /footprints can't be served: both Guestbook and FootprintsPage answer it"
+        );
+    }
+}

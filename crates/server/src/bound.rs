@@ -15,7 +15,7 @@ use crate::{
     metrics::{self, Counters, Metrics},
     neighbours,
     phase::{PhaseSetter, phases},
-    plugin::{HandlerBook, PluginError, Watchdog},
+    plugin::{HandlerBook, PluginError, Watchdog, caught},
     rates,
     recorder::Recorder,
     server::Addition,
@@ -90,7 +90,7 @@ impl BoundServer {
         information.limits = config.limits.clone();
         let site = Site::new(
             &information,
-            document(&information, additions),
+            document(&information, additions)?,
             config.public_url.clone(),
             config.members.clone(),
         );
@@ -324,20 +324,22 @@ impl WorkerFailure {
 }
 
 /// Writes the information document, as the plugins want it.
-fn document(information: &RelayInformation, additions: Vec<Addition>) -> String {
+fn document(
+    information: &RelayInformation,
+    additions: Vec<Addition>,
+) -> Result<String, ServerError> {
     let document = information.to_json();
     if additions.is_empty() {
-        return document;
+        return Ok(document);
     }
-    match serde_json::from_str(&document) {
-        Ok(serde_json::Value::Object(mut fields)) => {
-            for change in additions {
-                change(&mut fields);
-            }
-            serde_json::Value::Object(fields).to_string()
-        }
-        _ => document,
+    let Ok(serde_json::Value::Object(mut fields)) = serde_json::from_str(&document) else {
+        return Ok(document);
+    };
+    for Addition { site, change } in additions {
+        caught(|| change(&mut fields))
+            .map_err(|source| ServerError::Information { site, source })?;
     }
+    Ok(serde_json::Value::Object(fields).to_string())
 }
 
 /// Tells that a thread has ended, however it ended.

@@ -1,6 +1,9 @@
 //! A server before it starts: what it is told, its plugins, and their handlers.
 
-use std::{any::type_name, fmt, io, marker::PhantomData, net::SocketAddr, rc::Rc, sync::Arc};
+use std::{
+    any::type_name, fmt, io, marker::PhantomData, net::SocketAddr, panic::Location, rc::Rc,
+    sync::Arc,
+};
 
 use hikyaku_event::{Event, Filter, PublicKey};
 use hikyaku_relay::UrlError;
@@ -38,6 +41,14 @@ pub enum ServerError {
         route: String,
         /// Why not.
         reason: String,
+    },
+    /// What is said of the relay can't be changed ([`Server::information`]). Nobody has been served.
+    #[error("{site} can't change the information document")]
+    Information {
+        /// Where the change is registered.
+        site: &'static Location<'static>,
+        /// What it has panicked with.
+        source: PluginError,
     },
     /// A plugin that could not be made on one of the workers. Nobody has been served.
     #[error("plugin {plugin} can't start on worker {worker}")]
@@ -84,7 +95,13 @@ pub struct Server<Plugins = NoPlugins> {
 type Place<Arguments, Answer> = fn(&mut Hooks) -> &mut Hook<Arguments, Answer>;
 
 /// Changes the information document.
-pub(crate) type Addition = Box<dyn FnOnce(&mut Map<String, Value>) + Send>;
+type Change = Box<dyn FnOnce(&mut Map<String, Value>) + Send>;
+
+/// A change, and where it is registered.
+pub(crate) struct Addition {
+    pub(crate) site: &'static Location<'static>,
+    pub(crate) change: Change,
+}
 
 impl<Plugins> fmt::Debug for Server<Plugins> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -157,7 +174,7 @@ impl<Plugins: PluginList> Server<Plugins> {
         // A connection on which nothing moves, because its handler works, is no silent one.
         let time = route.time().unwrap_or_default();
         self.config.http_timeout = self.config.http_timeout.max(time);
-        let added = self.routes.add(&route, self.routes_count);
+        let added = self.routes.add(&route, self.routes_count, name_of::<P>());
         self.note_route(&route.to_string(), added);
         self.bound::<P, At, _, _>(
             route.to_string(),
@@ -354,12 +371,16 @@ impl<Plugins: PluginList> Server<Plugins> {
         )
     }
 
-    /// Changes what the relay says about itself (NIP-11).
+    /// Changes what the relay says about itself (NIP-11), once, before it serves.
+    #[track_caller]
     pub fn information(
         mut self,
         change: impl FnOnce(&mut Map<String, Value>) + Send + 'static,
     ) -> Self {
-        self.additions.push(Box::new(change));
+        self.additions.push(Addition {
+            site: Location::caller(),
+            change: Box::new(change),
+        });
         self
     }
 

@@ -1,4 +1,4 @@
-//! The body of the fuzz target; it runs on stable as a property test.
+//! The bodies of the fuzz targets; they run on stable as property tests.
 
 use crate::websocket::{Decoder, Incoming, ProtocolError};
 
@@ -13,6 +13,13 @@ pub fn fuzz_websocket(data: &[u8]) {
     let whole = decode(std::iter::once(stream));
     let pieces = decode(stream.chunks(usize::from(*length).max(1)));
     assert_eq!(whole, pieces, "the split makes a difference");
+}
+
+/// Takes arbitrary bytes for what PostgreSQL answers, whole and in two parts: nothing panics, and both
+/// come to the same. The first byte says where they are parted.
+#[cfg(feature = "postgres")]
+pub fn fuzz_postgres_replies(data: &[u8]) {
+    crate::postgres::fuzz_replies(data);
 }
 
 /// Returns what a stream holds, in words, and its first error.

@@ -206,7 +206,7 @@ impl Drop for ConnectionPermit {
 
 /// A point in a worker's coarse time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tick(u32);
+pub(crate) struct Tick(pub(crate) u32);
 
 impl Tick {
     /// Returns how many ticks have passed since then.
@@ -221,22 +221,26 @@ pub(crate) struct Patience {
     tick: Duration,
     pub(crate) ping: u32,
     pub(crate) close: u32,
+    /// Of an HTTP connection.
+    pub(crate) silence: u32,
+    /// Until a request's head has come.
+    pub(crate) head: u32,
 }
 
 impl Patience {
-    fn new(config: &ServerConfig) -> Self {
+    pub(crate) fn new(config: &ServerConfig) -> Self {
         let shortest = config.ping_interval.min(config.close_timeout);
         let shortest = shortest.min(config.header_timeout);
         let tick = (shortest / 8).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        // The tick in which something moved last has begun before that.
+        let wholly = |time| in_ticks(time, tick) + 1;
         Self {
             tick,
             ping: in_ticks(config.ping_interval, tick),
             close: in_ticks(config.close_timeout, tick),
+            silence: wholly(config.http_timeout),
+            head: wholly(config.header_timeout),
         }
-    }
-
-    fn ticks(&self, time: Duration) -> u32 {
-        in_ticks(time, self.tick)
     }
 }
 
@@ -522,10 +526,9 @@ impl Worker {
         self.phase.clone()
     }
 
-    /// Resolves when nothing has moved for so long.
-    pub(crate) async fn silence_of(&self, progress: &Cell<Tick>, time: Duration) {
-        // The tick in which something moved last has begun before that.
-        let ticks = self.patience.ticks(time) + 1;
+    /// Resolves when nothing has moved for as long as that is borne.
+    pub(crate) async fn silence_of(&self, progress: &Cell<Tick>) {
+        let ticks = self.patience.silence;
         let mut silent = 0;
         while silent < ticks {
             tokio::time::sleep(self.patience.tick * (ticks - silent)).await;
@@ -555,11 +558,7 @@ impl Worker {
         loop {
             timer.tick().await;
             self.now.set(Tick(self.now.get().0.wrapping_add(1)));
-            // The tick in which something moved last has begun before that.
-            let ticks = |time| self.patience.ticks(time) + 1;
-            let config = &self.shared.config;
-            let (silence, head) = (ticks(config.http_timeout), ticks(config.header_timeout));
-            self.borne.end_silent(self.now(), silence, head);
+            self.borne.wake_overdue(self.now(), &self.patience);
             let mut waiting = (0, 0, 0);
             for connection in self.connections.borrow().values() {
                 let (queries, publications, bytes) = connection.look_after(&self);

@@ -26,7 +26,7 @@ use super::{
     form::Wanted,
     owed::Owed,
     paced::{Pace, Paced},
-    patience::{Borne, Due},
+    patience::Borne,
     recorded::{Record, Recorded},
     request_id::{self, RequestName},
     route::Found,
@@ -107,14 +107,14 @@ pub(crate) async fn serve(
             if let Poll::Ready(ended) = connection.poll_without_shutdown(cx) {
                 return Poll::Ready(Some(ended));
             }
-            match borne.due() {
-                Due::Drain if !told => {
-                    told = true;
-                    Pin::new(&mut connection).graceful_shutdown();
-                }
-                Due::End => return Poll::Ready(None),
-                Due::Nothing | Due::Drain => return Poll::Pending,
+            if borne.is_overdue(worker.now(), &worker.patience) {
+                return Poll::Ready(None);
             }
+            if told || !borne.is_draining() {
+                return Poll::Pending;
+            }
+            told = true;
+            Pin::new(&mut connection).graceful_shutdown();
         }
     });
     let Some(ended) = ended.await else {
@@ -145,7 +145,6 @@ pub(crate) async fn serve(
 /// Speaks HTTP/2 until the client goes away or nothing moves for too long.
 async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, pace: &Pace) {
     let (worker, peer) = (endpoint.worker, endpoint.peer);
-    let config = &worker.shared.config;
     let owed = Owed::new(worker);
     let connection = http2::Builder::new(OnThisWorker)
         .timer(TokioTimer::new())
@@ -170,11 +169,11 @@ async fn serve_http_2(endpoint: &Endpoint<'_>, stream: Stream, pace: &Pace) {
                 told = true;
                 connection.as_mut().graceful_shutdown();
             }
-            () = worker.silence_of(&pace.moved, config.http_timeout) => {
+            () = worker.silence_of(&pace.moved) => {
                 tracing::debug!(%peer, "http connection closed: nothing moves");
                 return;
             }
-            () = worker.silence_of(&owed.moved, config.http_timeout) => {
+            () = worker.silence_of(&owed.moved) => {
                 if !owed.is_settled() {
                     tracing::debug!(%peer, "http connection closed: answers are not taken");
                     return;

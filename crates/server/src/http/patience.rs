@@ -6,27 +6,15 @@
 
 use std::{
     cell::{Cell, RefCell},
-    pin::Pin,
     rc::Rc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
-use bytes::Bytes;
 use hashbrown::HashMap;
-use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 
-use super::{Body, BodyError, Response, paced::Pace};
-use crate::worker::Tick;
-
-/// What a connection is to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Due {
-    Nothing,
-    /// To answer what is under way, and end.
-    Drain,
-    /// To end.
-    End,
-}
+use super::{Body, Response, paced::Pace};
+use crate::worker::{Patience, Tick};
 
 /// One connection, as its worker sees it.
 #[derive(Debug)]
@@ -34,7 +22,7 @@ pub(super) struct Borne {
     pub(super) pace: Pace,
     /// A request is awaited; none is being answered.
     awaiting: Cell<bool>,
-    due: Cell<Due>,
+    draining: Cell<bool>,
     waker: RefCell<Option<Waker>>,
 }
 
@@ -56,9 +44,22 @@ impl Borne {
         *self.waker.borrow_mut() = waker;
     }
 
-    /// Tells what is to be done.
-    pub(super) fn due(&self) -> Due {
-        self.due.get()
+    /// Tells whether it is to answer what is under way, and end.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Tells whether it is to end: nothing has moved, or the next request's head has not come, for too
+    /// long. To be asked when all that has come is read.
+    pub(super) fn is_overdue(&self, now: Tick, patience: &Patience) -> bool {
+        let Pace {
+            moved,
+            taken,
+            stuck,
+        } = &self.pace;
+        let awaits_a_head = self.awaiting.get() && !stuck.get();
+        now.since(moved.get()) >= patience.silence
+            || awaits_a_head && now.since(taken.get()) >= patience.head
     }
 
     /// Notes that a request has come.
@@ -71,19 +72,16 @@ impl Borne {
         if response.body().whole().is_some() {
             self.awaiting.set(true);
         } else {
+            let under_way = UnderWay(self);
             let body = std::mem::take(response.body_mut());
-            *response.body_mut() = Body::new(HandedOver { body, borne: self });
+            *response.body_mut() = Body::new(body.inspect_frame(move |_| {
+                // It goes with the body.
+                let _ = &under_way;
+            }));
         }
     }
 
-    /// Tells whether the next request's head has not come for so many ticks.
-    fn dawdles(&self, now: Tick, ticks: u32) -> bool {
-        let Pace { taken, stuck, .. } = &self.pace;
-        self.awaiting.get() && !stuck.get() && now.since(taken.get()) >= ticks
-    }
-
-    fn tell(&self, due: Due) {
-        self.due.set(due);
+    fn wake(&self) {
         let waker = self.waker.borrow_mut().take();
         if let Some(waker) = waker {
             waker.wake();
@@ -91,35 +89,12 @@ impl Borne {
     }
 }
 
-/// A body that is still made while it is sent: until it ends, no other request is awaited.
-struct HandedOver {
-    body: Body,
-    borne: Rc<Borne>,
-}
+/// An answer that is still made while it is sent: until it ends, no other request is awaited.
+struct UnderWay(Rc<Borne>);
 
-impl Drop for HandedOver {
+impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.borne.awaiting.set(true);
-    }
-}
-
-impl http_body::Body for HandedOver {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        self.0.awaiting.set(true);
     }
 }
 
@@ -149,15 +124,10 @@ impl BorneConnections {
     pub(super) fn bear(&self, now: Tick) -> Bearing<'_> {
         let id = self.next.get();
         self.next.set(id + 1);
-        let due = if self.draining.get() {
-            Due::Drain
-        } else {
-            Due::Nothing
-        };
         let borne = Rc::new(Borne {
             pace: Pace::new(now),
             awaiting: Cell::new(true),
-            due: Cell::new(due),
+            draining: Cell::new(self.draining.get()),
             waker: RefCell::default(),
         });
         self.all.borrow_mut().insert(id, Rc::clone(&borne));
@@ -168,11 +138,11 @@ impl BorneConnections {
         }
     }
 
-    /// Ends those on which nothing has moved, or whose next request has not come, for so many ticks.
-    pub(crate) fn end_silent(&self, now: Tick, silence: u32, head: u32) {
+    /// Has those look that are overdue: what has come of their clients meanwhile is still answered.
+    pub(crate) fn wake_overdue(&self, now: Tick, patience: &Patience) {
         for borne in self.all.borrow().values() {
-            if now.since(borne.pace.moved.get()) >= silence || borne.dawdles(now, head) {
-                borne.tell(Due::End);
+            if borne.is_overdue(now, patience) {
+                borne.wake();
             }
         }
     }
@@ -181,7 +151,45 @@ impl BorneConnections {
     pub(crate) fn drain(&self) {
         self.draining.set(true);
         for borne in self.all.borrow().values() {
-            borne.tell(Due::Drain);
+            borne.draining.set(true);
+            borne.wake();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ServerConfig;
+
+    #[test]
+    fn what_comes_before_an_overdue_connection_looks_is_answered() {
+        let config = ServerConfig::new(([127, 0, 0, 1], 0).into());
+        let patience = Patience::new(&config);
+        for (ticks, awaits_a_head) in [(patience.silence, false), (patience.head, true)] {
+            let (start, now) = (Tick(0), Tick(ticks));
+            let connections = BorneConnections::default();
+            let bearing = connections.bear(start);
+            let borne = &bearing.borne;
+            if !awaits_a_head {
+                borne.has_request();
+            }
+            borne.is_served_by(&Context::from_waker(Waker::noop()));
+            connections.wake_overdue(Tick(ticks - 1), &patience);
+            assert!(borne.waker.borrow().is_some());
+            connections.wake_overdue(now, &patience);
+            assert!(borne.waker.borrow().is_none(), "it is woken");
+            assert!(borne.is_overdue(now, &patience));
+
+            // Now it reads what has come: a part of a head does not help who owes all of it.
+            borne.pace.moved.set(now);
+            assert_eq!(borne.is_overdue(now, &patience), awaits_a_head);
+            borne.has_request();
+            assert!(!borne.is_overdue(now, &patience));
+            // And answers it at once.
+            Rc::clone(borne).hand_over(&mut Response::new("answer".into()));
+            borne.pace.taken.set(now);
+            assert!(!borne.is_overdue(now, &patience));
         }
     }
 }

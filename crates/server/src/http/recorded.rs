@@ -12,12 +12,10 @@ use std::{
 
 use bytes::Bytes;
 use http::{HeaderName, Version, header};
-use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 use hyper::body::Incoming;
 
-use super::{
-    Body, BodyError, Response, endpoint::Answering, patience::Borne, request_id::RequestName,
-};
+use super::{Body, Response, endpoint::Answering, patience::Borne, request_id::RequestName};
 use crate::{
     access_log::{AccessLog, Line, shortened},
     clock::unix_now_us,
@@ -95,12 +93,12 @@ impl Record {
         if let Some(line) = &mut self.line {
             line.status = response.status().as_u16();
         }
+        let mut bytes = 0;
         response.map(|body| {
-            Body::new(Counted {
-                body,
-                bytes: 0,
-                record: self,
-            })
+            Body::new(body.inspect_frame(move |frame| {
+                bytes += frame.data_ref().map_or(0, Bytes::len) as u64;
+                self.sent(bytes);
+            }))
         })
     }
 }
@@ -149,40 +147,5 @@ fn take_body(response: &mut Response) {
     if let Some(length) = http_body::Body::size_hint(&body).exact() {
         let told = response.headers_mut().entry(header::CONTENT_LENGTH);
         told.or_insert(length.into());
-    }
-}
-
-/// A body whose bytes are counted on their way.
-struct Counted {
-    body: Body,
-    bytes: u64,
-    record: Record,
-}
-
-impl http_body::Body for Counted {
-    type Data = Bytes;
-    type Error = BodyError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        if let Some(Ok(frame)) = &frame
-            && let Some(bytes) = frame.data_ref()
-        {
-            self.bytes += bytes.len() as u64;
-            let bytes = self.bytes;
-            self.record.sent(bytes);
-        }
-        Poll::Ready(frame)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }

@@ -3,6 +3,7 @@
 use std::{fmt, time::Duration};
 
 use http::{HeaderValue, Method, header};
+use matchit::InsertError;
 use percent_encoding::percent_decode_str;
 
 use super::{Body, IntoResponse, Problem, Response, request::Parameters};
@@ -103,6 +104,8 @@ pub(crate) struct RouteTable {
 struct MethodAnswer {
     method: Method,
     handler: usize,
+    /// Whose handler it is.
+    plugin: &'static str,
     limits: RouteLimits,
 }
 
@@ -124,19 +127,28 @@ pub(crate) enum Found {
 }
 
 impl RouteTable {
-    /// Adds a route. `Err` says why not.
-    pub(crate) fn add(&mut self, route: &Route, handler: usize) -> Result<(), String> {
+    /// Adds a route of a plugin. `Err` says why not.
+    pub(crate) fn add(
+        &mut self,
+        route: &Route,
+        handler: usize,
+        plugin: &'static str,
+    ) -> Result<(), String> {
         let answer = MethodAnswer {
             method: route.method.clone(),
             handler,
+            plugin,
             limits: route.limits,
         };
         if let Some(known) = self.written.iter().position(|path| *path == route.path) {
             let Some(PathAnswers::Methods(methods)) = self.answers.get_mut(known) else {
                 return Err("a service is mounted there".to_owned());
             };
-            if methods.iter().any(|known| known.method == route.method) {
-                return Err("there is a handler already".to_owned());
+            if let Some(other) = methods.iter().find(|known| known.method == route.method) {
+                return Err(match other.plugin {
+                    other if other == plugin => format!("{plugin} answers it already"),
+                    other => format!("both {other} and {plugin} answer it"),
+                });
             }
             methods.push(answer);
             return Ok(());
@@ -170,7 +182,10 @@ impl RouteTable {
             }
             self.paths
                 .insert(path.as_str(), self.answers.len())
-                .map_err(|error| error.to_string())?;
+                .map_err(|error| match error {
+                    InsertError::Conflict { with } => format!("{with} is there already"),
+                    other => other.to_string(),
+                })?;
         }
         self.written
             .push(paths.first().cloned().unwrap_or_default());
@@ -255,9 +270,9 @@ mod tests {
     #[test]
     fn a_path_and_a_method_find_their_handler() {
         let mut table = RouteTable::default();
-        table.add(&get("/things/{id}"), 0).unwrap();
-        table.add(&post("/things/{id}"), 1).unwrap();
-        table.add(&get("/files/{*path}"), 2).unwrap();
+        table.add(&get("/things/{id}"), 0, "Things").unwrap();
+        table.add(&post("/things/{id}"), 1, "Things").unwrap();
+        table.add(&get("/files/{*path}"), 2, "Files").unwrap();
         table.mount("/app", 3).unwrap();
         for (method, path, expected) in [
             (Method::GET, "/things/7", r#"0 [("id", "7")]"#),
@@ -287,17 +302,20 @@ mod tests {
     #[test]
     fn what_would_never_be_reached_is_refused() {
         let mut table = RouteTable::default();
-        table.add(&get("/a/{x}"), 0).unwrap();
+        table.add(&get("/a/{x}"), 0, "A").unwrap();
         table.mount("/m", 1).unwrap();
-        for route in [
-            get("/a/{x}"),
-            get("/a/{y}"),
-            get("a"),
-            get("/m"),
-            get("/m/{z}/{"),
+        for (route, plugin, reason) in [
+            (get("/a/{x}"), "A", "A answers it already"),
+            (get("/a/{x}"), "B", "both A and B answer it"),
+            (post("/a/{y}"), "A", "/a/{x} is there already"),
+            (get("a"), "A", "it does not begin with a slash"),
+            (get("/m"), "A", "a service is mounted there"),
+            (get("/m/{z}"), "A", "/m/{*below} is there already"),
         ] {
-            assert!(table.add(&route, 9).is_err(), "{route}");
+            let refused = table.add(&route, 9, plugin).unwrap_err();
+            assert_eq!(refused, reason, "{route}");
         }
+        assert!(table.add(&get("/m/{z}/{"), 9, "A").is_err());
         assert!(table.mount("", 9).is_err());
         assert!(table.mount("/m", 9).is_err());
     }

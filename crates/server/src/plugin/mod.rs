@@ -28,7 +28,7 @@ pub(crate) use hooks::{Bound, Hook, Hooks};
 pub(crate) use list::Instances;
 pub use list::{Among, Has, Last, NoPlugins, PluginList, With};
 pub(crate) use plugins::{Plugins, QueryDecision};
-pub(crate) use setup::{Setup, factory, unpanicked};
+pub(crate) use setup::{Setup, caught, factory, unpanicked};
 pub(crate) use verdict::Decision;
 pub use verdict::{QueryVerdict, Verdict, work_done};
 pub(crate) use watchdog::Watchdog;

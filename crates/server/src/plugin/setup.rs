@@ -83,13 +83,16 @@ pub(crate) async fn unpanicked<T>(
     mut making: LocalFuture<'static, Result<T, PluginError>>,
 ) -> Result<T, PluginError> {
     std::future::poll_fn(move |cx| {
-        // What it leaves behind is the plugin's own, and nobody asks for it.
-        match catch_unwind(AssertUnwindSafe(|| making.as_mut().poll(cx))) {
-            Ok(polled) => polled,
-            Err(panic) => Poll::Ready(Err(format!("it panicked: {}", text_of(&*panic)).into())),
-        }
+        caught(|| making.as_mut().poll(cx)).unwrap_or_else(|panic| Poll::Ready(Err(panic)))
     })
     .await
+}
+
+/// Does the same with what is done at once.
+pub(crate) fn caught<T>(part: impl FnOnce() -> T) -> Result<T, PluginError> {
+    // What it leaves behind is the plugin's own, and nobody asks for it.
+    catch_unwind(AssertUnwindSafe(part))
+        .map_err(|panic| format!("it panicked: {}", text_of(&*panic)).into())
 }
 
 /// A factory that the application has given.

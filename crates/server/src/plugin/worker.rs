@@ -106,7 +106,7 @@ impl Worker {
     pub async fn postgres(
         &self,
     ) -> Result<crate::postgres::Postgres, crate::postgres::PostgresError> {
-        use crate::postgres::{Postgres, PostgresError, PostgresOptions};
+        use crate::postgres::{Postgres, PostgresError, PostgresOptions, by_the_worker};
         let config = &self.inner.shared.config;
         let url = config.postgres_url.as_ref();
         if (1..self.count()).contains(&config.postgres_connections) {
@@ -120,8 +120,12 @@ impl Worker {
             connections: self.share_of(config.postgres_connections),
             statement_timeout: config.handler_timeout,
         };
-        let connect = || Postgres::connect(&options);
-        Ok(self.inner.postgres.get_or_try_init(connect).await?.clone())
+        let inner = Rc::clone(&self.inner);
+        by_the_worker(async move {
+            let connect = || Postgres::connect(&options);
+            Ok(inner.postgres.get_or_try_init(connect).await?.clone())
+        })
+        .await
     }
 
     /// Makes a figure of the plugin's own among the server's metrics; all workers' are added up.

@@ -74,7 +74,7 @@ impl<'a, T> Asking<'a, T> {
         })
     }
 
-    fn lane(&self) -> &'a Lane {
+    fn lane(&self) -> &'a Rc<Lane> {
         let used = self.begun.as_ref();
         used.map_or_else(|| self.database.lane(), |(_, used)| used.lane())
     }

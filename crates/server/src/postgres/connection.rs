@@ -530,8 +530,8 @@ mod tests {
         for letter in letters.chars() {
             inbound.extend_from_slice(match letter {
                 'C' => b"C\0\0\0\x0dSELECT 1\0",
-                'E' => b"E\0\0\0\x15SERROR\0C22012\0\0",
-                'T' => b"E\0\0\0\x15SERROR\0C25006\0\0",
+                'E' => b"E\0\0\0\x13SERROR\0C22012\0\0",
+                'T' => b"E\0\0\0\x13SERROR\0C25006\0\0",
                 _ => b"Z\0\0\0\x05I",
             });
         }

@@ -33,7 +33,8 @@ pub(crate) struct PostgresOptions {
 /// text is prepared once on each connection. A statement goes to the connection that fewest use.
 ///
 /// A handler that is dropped leaves the connection usable: what it had asked is carried out, and the
-/// answer dropped. A connection that was lost is made again by the next statement; those in flight
+/// answer dropped. Connecting and preparing are the worker's, so that others who wait for the same are
+/// not held up by one who is polled no more. A connection that was lost is made again by the next statement; those in flight
 /// have failed, and nobody knows whether they were carried out. A statement may take as long as a
 /// handler ([`ServerConfig::handler_timeout`](crate::ServerConfig)).
 ///
@@ -48,18 +49,18 @@ pub struct Postgres {
 
 /// Where connections go to, and a place for each.
 pub(super) struct Inner {
-    pub(super) target: Target,
-    first: Lane,
-    more: Vec<Lane>,
+    pub(super) target: Rc<Target>,
+    first: Rc<Lane>,
+    more: Vec<Rc<Lane>>,
 }
 
 impl Inner {
-    fn lanes(&self) -> impl Iterator<Item = &Lane> {
+    fn lanes(&self) -> impl Iterator<Item = &Rc<Lane>> {
         std::iter::once(&self.first).chain(&self.more)
     }
 
     /// Returns the place that fewest use.
-    pub(super) fn lane(&self) -> &Lane {
+    pub(super) fn lane(&self) -> &Rc<Lane> {
         let lane = (self.lanes()).min_by_key(|lane| (lane.is_avoided(), lane.users()));
         lane.unwrap_or(&self.first)
     }
@@ -67,7 +68,7 @@ impl Inner {
     /// Asks where the connection is to be made, or the statement to be prepared.
     pub(super) async fn ask_slowly(
         &self,
-        lane: &Lane,
+        lane: &Rc<Lane>,
         question: Question<'_>,
     ) -> Result<Answer, PostgresError> {
         match lane.ask_slowly(&self.target, question).await {
@@ -94,10 +95,10 @@ impl fmt::Debug for Postgres {
 impl Postgres {
     /// Connects, on a worker's thread.
     pub(crate) async fn connect(options: &PostgresOptions) -> Result<Self, PostgresError> {
-        let lanes = std::iter::repeat_with(Lane::default);
+        let lanes = std::iter::repeat_with(Rc::<Lane>::default);
         let inner = Inner {
-            target: Target::new(&options.url, options.statement_timeout)?,
-            first: Lane::default(),
+            target: Rc::new(Target::new(&options.url, options.statement_timeout)?),
+            first: Rc::default(),
             more: lanes.take(options.connections.saturating_sub(1)).collect(),
         };
         // A database that is not there is said at the start, and not to the first client.
@@ -150,9 +151,7 @@ impl Postgres {
             let begun = Instant::now();
             let (lane, target) = (self.inner.lane(), &self.inner.target);
             let _used = lane.enter();
-            let session = lane.session(target).await?;
-            let cell = session.statements.cell(sql);
-            let statement = session.prepared(sql, &cell).await?;
+            let (_, statement) = lane.prepared(target, sql).await?;
             let [parameter] = statement.parameters.as_slice() else {
                 return Err(PostgresError::Parameters(statement.parameters.len()));
             };

@@ -2,11 +2,16 @@
 
 use std::{
     cell::{Cell, RefCell},
+    future::pending,
+    panic::resume_unwind,
     rc::Rc,
     time::{Duration, Instant},
 };
 
-use tokio::sync::Mutex;
+use tokio::{
+    sync::Mutex,
+    task::{JoinError, spawn_local},
+};
 use tokio_postgres::types::ToSql;
 
 use super::{
@@ -34,10 +39,10 @@ pub(super) struct Lane {
 }
 
 /// A use of a lane, counted until it is dropped.
-pub(super) struct InUse<'a>(&'a Lane);
+pub(super) struct InUse<'a>(&'a Rc<Lane>);
 
 impl<'a> InUse<'a> {
-    pub(super) fn lane(&self) -> &'a Lane {
+    pub(super) fn lane(&self) -> &'a Rc<Lane> {
         self.0
     }
 }
@@ -65,7 +70,7 @@ impl Lane {
     }
 
     /// Counts one more user.
-    pub(super) fn enter(&self) -> InUse<'_> {
+    pub(super) fn enter(self: &Rc<Self>) -> InUse<'_> {
         self.users.update(|users| users + 1);
         InUse(self)
     }
@@ -75,10 +80,7 @@ impl Lane {
         &self,
         question: Question<'_>,
     ) -> Result<Option<(Waiting, Rc<Prepared>)>, PostgresError> {
-        let Some(session) = self.open() else {
-            return Ok(None);
-        };
-        let Some(statement) = session.statements.prepared(question.sql) else {
+        let Some((session, statement)) = self.ready(question.sql) else {
             return Ok(None);
         };
         Ok(Some((
@@ -89,13 +91,11 @@ impl Lane {
 
     /// Asks, and connects and prepares before if that is to be done.
     pub(super) async fn ask_slowly(
-        &self,
-        target: &Target,
+        self: &Rc<Self>,
+        target: &Rc<Target>,
         question: Question<'_>,
     ) -> Result<Answer, PostgresError> {
-        let session = self.session(target).await?;
-        let cell = session.statements.cell(question.sql);
-        let statement = session.prepared(question.sql, &cell).await?;
+        let (session, statement) = self.prepared(target, question.sql).await?;
         let answer = session.ask(&statement, question)?.await;
         match answer {
             Answer::Failed(error) if error.is_outdated() => {
@@ -107,16 +107,52 @@ impl Lane {
 
     /// Asks once more, with the statement prepared anew.
     pub(super) async fn ask_anew(
-        &self,
-        target: &Target,
+        self: &Rc<Self>,
+        target: &Rc<Target>,
         question: Question<'_>,
         outdated: Rc<Prepared>,
     ) -> Result<Answer, PostgresError> {
-        let session = self.session(target).await?;
-        let cell = session.statements.another(question.sql, &outdated);
-        drop(outdated);
-        let statement = session.prepared(question.sql, &cell).await?;
+        let (session, statement) = self.prepare(target, question.sql, Some(outdated)).await?;
         Ok(session.ask(&statement, question)?.await)
+    }
+
+    /// Returns the connection and a text's statement on it, made and prepared if they are not there.
+    pub(super) async fn prepared(
+        self: &Rc<Self>,
+        target: &Rc<Target>,
+        sql: &str,
+    ) -> Result<(Rc<Session>, Rc<Prepared>), PostgresError> {
+        match self.ready(sql) {
+            Some(ready) => Ok(ready),
+            None => self.prepare(target, sql, None).await,
+        }
+    }
+
+    /// Connects and prepares. The worker does, and not who asks for it: others wait for the same, also
+    /// while nobody goes on with who was the first.
+    async fn prepare(
+        self: &Rc<Self>,
+        target: &Rc<Target>,
+        sql: &str,
+        outdated: Option<Rc<Prepared>>,
+    ) -> Result<(Rc<Session>, Rc<Prepared>), PostgresError> {
+        let (lane, target, sql) = (Rc::clone(self), Rc::clone(target), sql.to_owned());
+        by_the_worker(async move {
+            let session = lane.session(&target).await?;
+            let cell = match outdated {
+                Some(outdated) => session.statements.another(&sql, &outdated),
+                None => session.statements.cell(&sql),
+            };
+            let statement = session.prepared(&sql, &cell).await?;
+            Ok((session, statement))
+        })
+        .await
+    }
+
+    fn ready(&self, sql: &str) -> Option<(Rc<Session>, Rc<Prepared>)> {
+        let session = self.open()?;
+        let statement = session.statements.prepared(sql)?;
+        Some((session, statement))
     }
 
     /// Returns the connection, a new one if the last was lost. All who wait for the same try share its
@@ -151,5 +187,15 @@ impl Lane {
             .as_ref()
             .filter(|session| session.is_open())
             .cloned()
+    }
+}
+
+/// Has the worker carry something out; it goes on whether or not who waits for it here is polled.
+pub(crate) async fn by_the_worker<T: 'static>(work: impl Future<Output = T> + 'static) -> T {
+    match spawn_local(work).await.map_err(JoinError::try_into_panic) {
+        Ok(done) => done,
+        Err(Ok(panic)) => resume_unwind(panic),
+        // The worker ends.
+        Err(Err(_)) => pending().await,
     }
 }

@@ -24,5 +24,8 @@ mod wire;
 pub use database::Postgres;
 pub(crate) use database::PostgresOptions;
 pub use error::{DatabaseError, PostgresError};
+pub(crate) use lane::by_the_worker;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use reply::fuzz_replies;
 pub use row::{Column, Row, RowIndex};
 pub use tokio_postgres::{error::SqlState, types};

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hikyaku_server::{
-    Client, PluginError, Request, Server, ServerError, Verdict, Worker, blocking, get,
+    Client, CommandError, PluginError, Request, Server, ServerError, Verdict, Worker, blocking, get,
 };
 use hikyaku_store::testing::NaiveStore;
 
@@ -195,6 +195,32 @@ async fn a_task_runs_once_and_again_when_it_fails() {
 }
 
 #[tokio::test]
+async fn a_shared_task_that_panics_is_named_begun_again_and_hurts_nobody() {
+    let (told, mut hears) = tokio::sync::mpsc::unbounded_channel();
+    let fails = Arc::new(Mutex::new(1));
+    let relay = Relay::serve(
+        server()
+            .plugin(async |_| Ok(First(1)))
+            .shared_task("sweeping", async move |_: &First| {
+                told.send(()).unwrap();
+                tokio::task::yield_now().await;
+                let failures = std::mem::take(&mut *fails.lock().unwrap());
+                assert_eq!(failures, 0, "on purpose");
+            })
+            .route(get("/fine"), async |p: &First, _| p.0.to_string()),
+    );
+    crate::client::patiently(hears.recv()).await.unwrap();
+    for _ in 0..2 {
+        let (_, answer) = request(relay.address, "GET", "/fine", "", "").await;
+        assert_eq!(answer.body, "1");
+    }
+    crate::client::patiently(hears.recv()).await.unwrap();
+    let name = "hikyaku_handler_panics_total{plugin=\"First\",handler=\"shared_task sweeping\"}";
+    assert_eq!(relay.figure(name), 1.0);
+    relay.join().unwrap();
+}
+
+#[tokio::test]
 async fn a_plugin_has_figures_of_its_own() {
     struct Notes(hikyaku_server::Counter, hikyaku_server::Level);
     let relay = Relay::serve(
@@ -231,6 +257,18 @@ async fn a_plugin_adds_to_what_the_relay_says_of_itself() {
     let document: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
     assert_eq!(document["posting_policy"], "be kind");
     assert_eq!(document["name"], "test relay");
+}
+
+#[test]
+fn a_change_of_what_the_relay_says_that_panics_is_named() {
+    let change = |_: &mut serde_json::Map<_, _>| panic!("on purpose");
+    let line = line!() + 1;
+    let refused = server().information(change).bind().unwrap_err();
+    let ServerError::Information { site, source } = &refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!((site.file(), site.line()), (file!(), line));
+    assert_eq!(source.to_string(), "it panicked: on purpose");
 }
 
 /// Counts what is published in a table of the application's.
@@ -312,6 +350,26 @@ fn a_command_is_carried_out_in_the_place_of_serving() {
     assert!(
         unknown.to_string().ends_with("\n  say: Says it"),
         "{unknown}"
+    );
+}
+
+#[test]
+fn a_command_that_panics_has_failed() {
+    let result = server()
+        .plugin(async |_| Ok(Broken))
+        .command("x", "", async |_: &Broken, _| {
+            tokio::task::yield_now().await;
+            panic!("on purpose");
+            #[expect(unreachable_code, reason = "it says what it would return")]
+            Ok::<_, PluginError>(())
+        })
+        .run_command("x", Vec::new());
+    let Err(CommandError::Failed { command, source }) = &result else {
+        panic!("{result:?}");
+    };
+    assert_eq!(
+        (command.as_str(), source.to_string()),
+        ("x", "it panicked: on purpose".to_owned())
     );
 }
 

@@ -1,7 +1,7 @@
 //! Statements on one connection of a worker to a real PostgreSQL: what they carry, and what goes wrong
 //! with some of them and not with the others.
 
-use std::{collections::BTreeSet, num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, num::NonZeroUsize, pin::pin, sync::Arc, time::Duration};
 
 use futures_util::{FutureExt, future::join_all};
 use hikyaku_postgres::testing::{Cluster, shared};
@@ -13,16 +13,16 @@ use hikyaku_store::testing::NaiveStore;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio_postgres::types::{FromSql, IsNull, Kind, ToSql};
 
-use crate::relay::config;
+use crate::{client::patiently, relay::config};
 
-/// Runs a test on a worker, with its database.
-fn on_worker(
+/// Runs a test on a worker.
+fn on_worker_itself(
     config: ServerConfig,
-    test: impl AsyncFnOnce(Postgres) + Clone + Send + 'static,
+    test: impl AsyncFnOnce(Worker) -> Result<(), PluginError> + Clone + Send + 'static,
 ) -> Result<(), String> {
     let server =
         Server::new(config, Arc::new(NaiveStore::new())).plugin(async move |worker: Worker| {
-            test(worker.postgres().await?).await;
+            test(worker).await?;
             Err::<(), PluginError>("done".into())
         });
     match server.bind().unwrap().run(std::future::pending()) {
@@ -30,6 +30,17 @@ fn on_worker(
         Err(ServerError::Plugin { source, .. }) => Err(source.to_string()),
         end => panic!("{end:?}"),
     }
+}
+
+/// Runs a test on a worker, with its database.
+fn on_worker(
+    config: ServerConfig,
+    test: impl AsyncFnOnce(Postgres) + Clone + Send + 'static,
+) -> Result<(), String> {
+    on_worker_itself(config, async move |worker: Worker| {
+        test(worker.postgres().await?).await;
+        Ok(())
+    })
 }
 
 fn to(url: String) -> ServerConfig {
@@ -336,6 +347,49 @@ fn questions_that_are_dropped_at_any_stage_leave_the_others_their_answers() {
         }
         assert_eq!(pid(&db).await, before);
     });
+}
+
+/// Has one begin what is asked and leave it there, sees that others are answered, and goes on with it.
+async fn answered_beside_who_is_left(db: &Postgres, sql: &str) {
+    let ask = || db.query_one(sql, &[]);
+    let mut left = pin!(ask());
+    assert!(left.as_mut().now_or_never().is_none());
+    for answer in patiently(join_all([ask(), ask()])).await {
+        answer.unwrap();
+    }
+    patiently(left).await.unwrap();
+}
+
+#[test]
+fn who_leaves_a_statement_half_prepared_holds_up_nobody() {
+    let cluster = Cluster::start(&[]);
+    cluster.sql("create type level as enum ('low', 'high')");
+    on_worker(to(cluster.url()), async move |db: Postgres| {
+        // One with a type that is asked for, and one of many values that is made of another.
+        answered_beside_who_is_left(&db, "select 'low'::level").await;
+        let each = || db.query_each("select $1::int4", &[1, 2]);
+        let mut left = pin!(each());
+        assert!(left.as_mut().now_or_never().is_none());
+        assert_eq!(patiently(each()).await.unwrap().len(), 2);
+        assert_eq!(patiently(left).await.unwrap().len(), 2);
+    })
+    .unwrap();
+}
+
+#[test]
+fn who_leaves_a_connection_half_made_holds_up_nobody() {
+    on_worker_itself(to(shared().0), async |worker: Worker| {
+        let mut left = pin!(worker.postgres());
+        assert!(left.as_mut().now_or_never().is_none());
+        let db = patiently(worker.postgres()).await?;
+        patiently(left).await?;
+        let end = "select pg_terminate_backend(pg_backend_pid())";
+        let lost = db.query(end, &[]).await.unwrap_err();
+        assert!(matches!(lost, PostgresError::Lost(_)), "{lost}");
+        answered_beside_who_is_left(&db, "select 1").await;
+        Ok(())
+    })
+    .unwrap();
 }
 
 #[test]

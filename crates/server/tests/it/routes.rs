@@ -342,3 +342,16 @@ fn a_route_that_would_never_be_reached_is_refused() {
     };
     assert_eq!(route, "GET /things/{other}");
 }
+
+#[test]
+fn two_plugins_that_answer_the_same_are_both_named() {
+    struct Others;
+    let refused = server()
+        .plugin(async |_| Ok(Others))
+        .route(get("/things/{id}"), async |_: &Others, _| "")
+        .bind();
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "the route GET /things/{id} can't be served: both Things and Others answer it"
+    );
+}

@@ -59,6 +59,15 @@ pub trait Vfs: Send + Sync + fmt::Debug {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 }
 
+/// Returns what of the bytes stands before the first block of the file that they fill, the blocks, and
+/// what stands behind them.
+fn parts_of(bytes: &[u8], offset: u64) -> (&[u8], &[u8], &[u8]) {
+    let head = (offset.next_multiple_of(BLOCK_BYTES as u64) - offset) as usize;
+    let (head, rest) = bytes.split_at_checked(head).unwrap_or((bytes, &[]));
+    let (blocks, tail) = rest.split_at(rest.len() / BLOCK_BYTES * BLOCK_BYTES);
+    (head, blocks, tail)
+}
+
 /// An exclusive lock, released when dropped.
 pub trait Lock: Send + Sync {}
 

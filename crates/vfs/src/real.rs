@@ -14,7 +14,9 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{BLOCK_BYTES, File, Lock, MappedFile, Vfs, mapping, real_mapping::RealMapping};
+use crate::{
+    BLOCK_BYTES, File, Lock, MappedFile, Vfs, mapping, parts_of, real_mapping::RealMapping,
+};
 
 /// How many zeros one call writes: large enough that the calls do not count.
 const ZEROS_LEN: usize = 1 << 20;
@@ -162,9 +164,7 @@ impl File for RealFile {
     }
 
     fn write_through_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        let head = (offset.next_multiple_of(BLOCK_BYTES as u64) - offset) as usize;
-        let (head, rest) = bytes.split_at_checked(head).unwrap_or((bytes, &[]));
-        let (blocks, tail) = rest.split_at(rest.len() / BLOCK_BYTES * BLOCK_BYTES);
+        let (head, blocks, tail) = parts_of(bytes, offset);
         let is_aligned = blocks.as_ptr().addr().is_multiple_of(BLOCK_BYTES);
         let at = offset + head.len() as u64;
         if blocks.is_empty() || !is_aligned || !self.write_direct(blocks, at)? {

@@ -17,7 +17,7 @@ use super::{
     names::{Inode, Names, parent},
     random::Random,
 };
-use crate::{Disk, File, Lock, MappedFile, Vfs, locked};
+use crate::{Disk, File, Lock, MappedFile, Vfs, locked, parts_of};
 
 /// A disk in memory; clones are handles to the same one.
 ///
@@ -378,6 +378,19 @@ impl File for SimulatedFile {
             return Err(error);
         }
         self.write_within_capacity(&state, bytes, offset)
+    }
+
+    /// In the order in which a real disk gets them: the middle may be there without the beginning.
+    fn write_through_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        let (head, blocks, tail) = parts_of(bytes, offset);
+        let first_block = offset + head.len() as u64;
+        let behind = first_block + blocks.len() as u64;
+        for (part, at) in [(blocks, first_block), (head, offset), (tail, behind)] {
+            if !part.is_empty() {
+                self.write_all_at(part, at)?;
+            }
+        }
+        Ok(())
     }
 
     fn sync_data(&mut self) -> io::Result<()> {

@@ -28,6 +28,7 @@ const ROWS_MAX: usize = 2_000;
 /// With more of the time a batch is longer, with all of it so many times: more rows at once find their
 /// places in the index more often beside each other.
 const LONGEST: u32 = 4;
+const PAGE_MAX: i64 = EVENTS_MAX * LONGEST as i64;
 /// Rows that one statement takes away.
 const DROPPED_MAX: i64 = 2_000;
 
@@ -52,6 +53,7 @@ const DROP: &str = "DELETE FROM {schema}.event_tags t USING ( \
         SELECT name, value, age, tie FROM {schema}.event_tags WHERE name = $1 \
         ORDER BY name, value, age, tie LIMIT $2 \
     ) d WHERE t.name = d.name AND t.value = d.value AND t.age = d.age AND t.tie = d.tie";
+const IN_RECOVERY: &str = "SELECT pg_is_in_recovery()";
 const DROPPED: &str = "DELETE FROM {schema}.tag_names WHERE name = $1 AND dropping";
 
 /// The place where to go on.
@@ -75,7 +77,7 @@ impl<'a> Steps<'a> {
             connector,
             ahead: None,
             next: None,
-            page: EVENTS_MAX * i64::from(LONGEST),
+            page: PAGE_MAX,
         }
     }
 
@@ -103,21 +105,18 @@ impl<'a> Steps<'a> {
             events: most(EVENTS_MAX * i64::from(times)).min(self.page),
             rows: ROWS_MAX * times as usize,
         };
-        let fits = |next: &Batch| next.begin == cursor && next.names == names;
+        let fits = |next: &Batch| {
+            let is_small = i64::try_from(next.events).is_ok_and(|events| events <= size.events);
+            next.begin == cursor && next.names == names && is_small
+        };
         let batch = match self.next.take().filter(fits) {
             Some(batch) => batch,
             None => Batch::read(session, names, cursor, size).await?,
         };
-        // What a page has that finds no room is read once more.
-        let events = batch.events.cast_signed();
-        self.page = if batch.is_cut {
-            events + events / 4 + 1
-        } else {
-            2 * self.page
-        };
+        self.page = page_behind(&batch, self.page);
         self.ahead = match self.ahead.take() {
             _ if pace.share < 100 || pace.rate.is_some() => None,
-            None => self.connector.connect().await.ok(),
+            None => self.to_look_ahead().await,
             open => open,
         };
         let (filled, next) = tokio::join!(self.fill(lock, &batch, spent), async {
@@ -130,8 +129,27 @@ impl<'a> Steps<'a> {
             }
         });
         filled?;
-        self.next = next?;
+        // What is written stays so; the next batch is read as if nobody had looked ahead.
+        self.next = next.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the next batch can't be read ahead");
+            self.ahead = None;
+            None
+        });
         Ok(Some(batch.events))
+    }
+
+    /// Gives back what is only needed while batches follow each other.
+    pub(super) fn rest(&mut self) {
+        (self.ahead, self.next) = (None, None);
+    }
+
+    /// Returns a second connection, if one may be had, and to the server that is written to: of several
+    /// hosts it may be another one, which lags behind.
+    async fn to_look_ahead(&self) -> Option<Arc<Session>> {
+        let ahead = self.connector.connect().await.ok()?;
+        let lags = ahead.rows(IN_RECOVERY, &[]).await.ok()?;
+        let lags = lags.first().is_none_or(|row| row.get(0));
+        (!lags).then_some(ahead)
     }
 
     async fn fill(&self, lock: i64, batch: &Batch, spent: Duration) -> Result<(), PostgresError> {
@@ -146,6 +164,18 @@ impl<'a> Steps<'a> {
             result => result,
         }
     }
+}
+
+/// Returns how many events to read behind a batch: as many as had room, and some more. What has none is
+/// read once more.
+fn page_behind(batch: &Batch, page: i64) -> i64 {
+    let page = if batch.is_cut {
+        let events = i64::try_from(batch.events).unwrap_or(PAGE_MAX);
+        events + events / 4 + 1
+    } else {
+        2 * page
+    };
+    page.min(PAGE_MAX)
 }
 
 /// How much a batch may have.
@@ -306,4 +336,30 @@ async fn drop_rows(
         session.client.batch_execute("COMMIT").await?;
     }
     Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_is_as_long_as_batches_are() {
+        let batch = |events, is_cut| Batch {
+            names: Vec::new(),
+            rows: Vec::new(),
+            events,
+            begin: (0, Tie::FIRST),
+            end: (0, Tie::FIRST),
+            is_cut,
+            is_last: false,
+        };
+        assert_eq!(page_behind(&batch(400, true), PAGE_MAX), 501);
+        assert_eq!(page_behind(&batch(PAGE_MAX as u64, true), 1), PAGE_MAX);
+        let mut page = page_behind(&batch(1, true), PAGE_MAX);
+        assert_eq!(page, 2);
+        for _ in 0..100 {
+            page = page_behind(&batch(1, false), page);
+        }
+        assert_eq!(page, PAGE_MAX);
+    }
 }

@@ -95,7 +95,10 @@ pub(super) async fn run(
                 tracing::info!(events = status.done, "backfill ended");
                 return Ok(true);
             }
-            BackfillState::Paused => sleep(PAUSED).await,
+            BackfillState::Paused => {
+                steps.rest();
+                sleep(PAUSED).await;
+            }
             BackfillState::Running => {
                 let begun = Instant::now();
                 let done = steps.step(status.pace, spent).await?;

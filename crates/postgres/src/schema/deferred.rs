@@ -8,6 +8,7 @@
 //! rows that have no index can't be found to be taken out again. They are made of what is left.
 
 use tokio::try_join;
+use tokio_postgres::Row;
 
 use crate::{
     PostgresError,
@@ -45,6 +46,7 @@ const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes \
     WHERE (right(name, 16) = 'event_tags_value') = $1 ORDER BY name";
 const MADE: &str =
     "DELETE FROM {schema}.deferred_indexes WHERE (right(name, 16) = 'event_tags_value') = $1";
+const LAST_NUMBER: &str = "SELECT last_value FROM {schema}.position";
 const AUTOVACUUM: &str = "ALTER TABLE {schema}.events RESET (autovacuum_enabled)";
 /// So that questions read the indexes alone, and know of the tables' sizes, from the first one on. Rows of
 /// tags come as a VACUUM would leave them.
@@ -108,17 +110,16 @@ pub(crate) async fn make(session: &Session, connector: &Connector) -> Result<(),
         "making the indexes of what was imported"
     );
     let beside = connector.connect().await?;
-    let tags_too = !session.rows(DEFINITIONS, &[&true]).await?.is_empty();
-    // Before there are more indexes to take dead rows out of.
-    let vacuum_events = schema.fill(VACUUM_EVENTS);
     try_join!(
-        vacuum(&beside, &vacuum_events),
-        refill(session, connector, tags_too),
-    )?;
-    try_join!(
-        // Committed when those of the events are: the writer's lock is held until then.
-        make_of(session, true),
         async {
+            if !session.rows(DEFINITIONS, &[&true]).await?.is_empty() {
+                refill(session, connector).await?;
+            }
+            make_of(session, true).await
+        },
+        async {
+            // Before there are more indexes to take dead rows out of.
+            vacuum(&beside, &schema.fill(VACUUM_EVENTS)).await?;
             beside.client.batch_execute(BEGIN_MAKING).await?;
             make_of(&beside, false).await?;
             beside
@@ -128,22 +129,28 @@ pub(crate) async fn make(session: &Session, connector: &Connector) -> Result<(),
             Ok(beside.client.batch_execute("COMMIT").await?)
         },
     )?;
+    // The tags' index is the last to be there: the writer's lock is held until then.
     session.client.batch_execute("COMMIT").await?;
     vacuum(session, &schema.fill(ANALYZE_TAGS)).await
 }
 
-/// Makes the rows of tags, if they are put off too.
-async fn refill(
-    session: &Session,
-    connector: &Connector,
-    tags_too: bool,
-) -> Result<(), PostgresError> {
-    if tags_too {
-        let reading = connector.connect().await?;
-        reading.client.batch_execute(BEGIN_MAKING).await?;
-        let rows = tags::refill(session, &reading).await?;
-        tracing::info!(rows, "the rows of tags are made, and wait for their index");
+/// Makes the rows of tags, of the events that another connection reads.
+async fn refill(session: &Session, connector: &Connector) -> Result<(), PostgresError> {
+    let reading = connector.connect().await?;
+    reading.client.batch_execute(BEGIN_MAKING).await?;
+    let ends = try_join!(
+        session.rows(LAST_NUMBER, &[]),
+        reading.rows(LAST_NUMBER, &[])
+    )?;
+    let last = |rows: &[Row]| rows.first().map(|row| row.get::<_, i64>(0));
+    if last(&ends.0) != last(&ends.1) {
+        // Of several hosts, one that lags behind.
+        let text =
+            "two connections lead to two servers: name in store.url only the one to write to";
+        return Err(PostgresError::Unavailable(text.to_owned()));
     }
+    let rows = tags::refill(session, &reading).await?;
+    tracing::info!(rows, "the rows of tags are made, and wait for their index");
     Ok(())
 }
 
@@ -157,13 +164,16 @@ async fn make_of(session: &Session, tags: bool) -> Result<(), PostgresError> {
     Ok(())
 }
 
-/// Runs a VACUUM or an ANALYZE, for as long as it takes.
+/// Runs a VACUUM or an ANALYZE, for as long as it takes, and whoever it waits for: one that a process has
+/// left behind that was killed, say.
 async fn vacuum(session: &Session, sql: &str) -> Result<(), PostgresError> {
-    let old = session.client.query_one("SHOW statement_timeout", &[]);
-    let old: String = old.await?.get(0);
     let client = &session.client;
-    client.batch_execute("SET statement_timeout = 0").await?;
+    let old = "SELECT current_setting('statement_timeout'), current_setting('lock_timeout')";
+    let old = client.query_one(old, &[]).await?;
+    let (statement, lock): (String, String) = (old.get(0), old.get(1));
+    let patiently = "SET statement_timeout = 0; SET lock_timeout = 0";
+    client.batch_execute(patiently).await?;
     client.batch_execute(sql).await?;
-    let restore = format!("SET statement_timeout = '{old}'");
+    let restore = format!("SET statement_timeout = '{statement}'; SET lock_timeout = '{lock}'");
     Ok(client.batch_execute(&restore).await?)
 }

@@ -334,7 +334,7 @@ fn an_event_with_many_tags_has_a_batch_of_its_own() {
     let options = alone();
     let store = PostgresStore::open(&options).unwrap();
     let many = |number: u64| {
-        let tags = (0..1500).map(|tag| format!("{number} {tag}"));
+        let tags = (0..5000).map(|tag| format!("{number} {tag}"));
         tags.fold(draft(1, 1, number), |draft, value| {
             draft.tag(&["t", &value])
         })

@@ -15,6 +15,15 @@ const READ_ONLY: (&str, &str) = (
     "select pg_catalog.set_config('transaction_read_only', 'on', true)",
 );
 
+/// Whether any of these names may be that of what writes: a function may catch the error that it would
+/// get, and answer as if it had written.
+pub(super) const MAY_WRITE: &str = "select exists (select from pg_catalog.pg_proc \
+        where provolatile = 'v' and proname = any($1::pg_catalog.name[])) \
+    or exists (select from pg_catalog.pg_class \
+        where relkind in ('v', 'f') and relname = any($1::pg_catalog.name[]))";
+/// What a longer name is cut to.
+const NAME_BYTES_MAX: usize = 63;
+
 /// A run that has no Sync yet.
 pub(super) struct Run {
     /// What is asked, if others may ask it too.
@@ -65,6 +74,21 @@ impl Run {
     }
 }
 
+/// Returns the words of a text that may be asked in runs: a plain query, and not one about the catalogue,
+/// which is asked of what has just been prepared. What may be a procedure, which can end the transaction,
+/// or has names in quotes, is none.
+pub(super) fn words(sql: &str) -> Option<Vec<String>> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$' || !c.is_ascii();
+    let words = sql.split(|c| !is_part(c)).filter(|word| !word.is_empty());
+    let words: Vec<_> = words.map(str::to_ascii_lowercase).collect();
+    let begins = ["select", "values", "table", "with"];
+    let is_plain = begins.contains(&words.first()?.as_str()) && !sql.contains('"');
+    let fit = words
+        .iter()
+        .all(|word| word.len() <= NAME_BYTES_MAX && word != "pg_catalog");
+    (is_plain && fit).then_some(words)
+}
+
 /// Returns what prepares a connection for runs.
 pub(super) fn preparation() -> BytesMut {
     let mut messages = BytesMut::new();
@@ -82,4 +106,31 @@ pub(super) fn undo(answer: &mut Answer) {
         _ => false,
     };
     *answer = Answer::Undone { must_be_alone };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_plain_queries_are_asked_in_runs() {
+        let words = |sql| words(sql).map(|words| words.join(" "));
+        let plain = "  SELECT f(a.b) FROM t WHERE x=$1";
+        assert_eq!(words(plain).unwrap(), "select f a b from t where x $1");
+        assert!(words("values ($1)").is_some());
+        let long = format!("select {}", "x".repeat(64));
+        for other in [
+            "",
+            "call p($1)",
+            "do 'begin end'",
+            "insert into t values ($1) returning x",
+            "explain analyze select 1",
+            "select \"F\"(1)",
+            "select 1 from pg_catalog.pg_proc",
+            MAY_WRITE,
+            &long,
+        ] {
+            assert_eq!(words(other), None, "{other}");
+        }
+    }
 }

@@ -155,11 +155,20 @@ impl Session {
             let of = self.type_of(number).await?;
             columns.push(Column { name, of });
         }
+        let must_be_alone = match run::words(sql) {
+            Some(words) => {
+                let found = Box::pin(self.lookup(run::MAY_WRITE, &[&words])).await?;
+                found
+                    .first()
+                    .is_none_or(|row| !matches!(row.try_get(0), Ok(false)))
+            }
+            None => true,
+        };
         Ok(Rc::new(Prepared {
             name,
             parameters,
             columns: columns.into(),
-            must_be_alone: Cell::new(false),
+            must_be_alone: Cell::new(must_be_alone),
         }))
     }
 
@@ -173,8 +182,9 @@ impl Session {
         // Values write themselves, by code of the plugin's: what fails in the middle leaves nothing.
         let mut messages = self.scratch.take();
         messages.clear();
-        // First: what follows a refused statement is skipped, up to the Sync.
+        // First, and in no run: what follows a refused statement is skipped, up to the Sync.
         let dropped = self.dropped.take();
+        let query = query.filter(|_| dropped.is_empty());
         for name in &dropped {
             let _ = frontend::close(b'S', name, &mut messages);
         }

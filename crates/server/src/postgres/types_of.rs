@@ -85,7 +85,8 @@ impl Session {
         })
     }
 
-    async fn lookup(
+    /// Asks the catalogue.
+    pub(super) async fn lookup(
         &self,
         sql: &str,
         parameters: Parameters<'_>,

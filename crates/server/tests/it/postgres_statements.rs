@@ -139,6 +139,43 @@ fn a_query_that_writes_writes_once() {
 }
 
 #[test]
+fn a_function_that_swallows_errors_writes_as_it_does_alone() {
+    with_database(async |db| {
+        for sql in [
+            "create table swallowed (n int4)",
+            "create function swallow(n int4) returns boolean language plpgsql as $$ begin \
+                insert into swallowed values (n); return true; \
+                exception when others then return false; end $$",
+            "create view swallows as select swallow(1) as done",
+            "create procedure ends(n int4) language plpgsql as $$ begin \
+                commit; insert into swallowed values (n); end $$",
+        ] {
+            db.execute(sql, &[]).await.unwrap();
+        }
+        for sql in ["select swallow($1)", "select done or $1 = 0 from swallows"] {
+            let one = async |n: i32| -> bool { db.query_one(sql, &[&n]).await.unwrap().get(0) };
+            assert!(one(0).await);
+            assert_eq!(join_all((0..50).map(one)).await, [true; 50], "{sql}");
+        }
+        let call = async |n: i32| db.query("call ends($1)", &[&n]).await.map(|_| ());
+        call(0).await.unwrap();
+        for answer in join_all((0..50).map(call)).await {
+            answer.unwrap();
+        }
+        let count = db.query_one("select count(*) from swallowed", &[]).await;
+        assert_eq!(count.unwrap().get::<_, i64>(0), 3 * 51);
+        for sql in [
+            "drop view swallows",
+            "drop function swallow",
+            "drop procedure ends",
+            "drop table swallowed",
+        ] {
+            db.execute(sql, &[]).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn what_is_refused_says_what_the_database_says() {
     with_database(async |db| {
         let table =

@@ -40,8 +40,8 @@ pub(crate) struct PostgresOptions {
 ///
 /// Each statement is a transaction of its own. One of several statements would have those of other
 /// handlers in it: write it as one statement (`with ... insert ...`), or as a function. The same query,
-/// asked again and again in one turn of the worker's loop, shares one that only reads with its like;
-/// where one is refused, or writes, the others are asked once more alone.
+/// asked again and again in one turn of the worker's loop, shares one that only reads with its like, if
+/// it names no volatile function and no view; where one is refused, the others are asked once more alone.
 #[derive(Clone)]
 pub struct Postgres {
     inner: Rc<Inner>,

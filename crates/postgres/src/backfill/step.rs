@@ -100,7 +100,7 @@ impl<'a> Steps<'a> {
         let Some((names, cursor)) = filling(session).await? else {
             return Ok(None);
         };
-        let times = (LONGEST * pace.share / 100).clamp(1, LONGEST);
+        let times = (LONGEST * pace.share.min(100) / 100).max(1);
         let size = Size {
             events: most(EVENTS_MAX * i64::from(times)).min(self.page),
             rows: ROWS_MAX * times as usize,

@@ -39,8 +39,7 @@ const DROP: &str = "DROP INDEX {schema}.events_time, {schema}.events_kind, {sche
 /// for the other, and a node that starts meanwhile for both.
 const BEGIN_MAKING: &str = "BEGIN; SET LOCAL search_path = pg_catalog; SET LOCAL statement_timeout = 0; \
     SET LOCAL idle_in_transaction_session_timeout = 0; SET LOCAL lock_timeout = 0; \
-    SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL work_mem = '64MB'; \
-    SET LOCAL enable_seqscan = on; SET LOCAL enable_hashjoin = on";
+    SET LOCAL maintenance_work_mem = '256MB'; SET LOCAL enable_seqscan = on";
 const ANY: &str = "SELECT FROM {schema}.deferred_indexes LIMIT 1";
 const DEFINITIONS: &str = "SELECT definition FROM {schema}.deferred_indexes \
     WHERE (right(name, 16) = 'event_tags_value') = $1 ORDER BY name";

@@ -133,10 +133,7 @@ impl<'a> EventRow<'a> {
         columns.bigint(self.seq);
         columns.bigint(self.age);
         columns.bigint(self.author);
-        match self.expires_at {
-            Some(expires_at) => columns.bigint(expires_at),
-            None => columns.null(),
-        }
+        columns.nullable(self.expires_at, Columns::bigint);
         columns.tie(self.tie);
         columns.integer(self.kind);
         columns.boolean(self.conditional);
@@ -144,10 +141,7 @@ impl<'a> EventRow<'a> {
         columns.boolean(self.vanish);
         columns.word(self.id);
         columns.word(self.pubkey);
-        match self.address {
-            Some(address) => columns.word(address),
-            None => columns.null(),
-        }
+        columns.nullable(self.address, Columns::word);
         columns.bytes(self.json);
     }
 }

@@ -15,8 +15,7 @@ use crate::{
 /// From so many rows on, COPY costs less than a statement with arrays.
 pub(super) const ROWS_MIN: usize = 256;
 
-/// Sent at once. The driver's own writer sends 4 KiB, and each time wakes what sends them: that took half
-/// of the time of an import.
+/// Sent at once. The driver's own writer sends 4 KiB, and each time wakes what sends them.
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// The format's signature, no flags, and no more in the header.
@@ -97,7 +96,11 @@ impl Columns<'_> {
         self.bytes(&value);
     }
 
-    pub(super) fn null(&mut self) {
-        self.0.put_i32(NULL);
+    /// Puts down a value, if there is one.
+    pub(super) fn nullable<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
+        match value {
+            Some(value) => write(self, value),
+            None => self.0.put_i32(NULL),
+        }
     }
 }

@@ -355,6 +355,25 @@ fn an_event_with_many_tags_has_a_batch_of_its_own() {
 }
 
 #[test]
+fn a_damaged_event_is_not_the_end_of_it() {
+    let cluster = Cluster::start(&[]);
+    let options = Options {
+        backfill: false,
+        ..Options::new(&cluster.url())
+    };
+    let store = PostgresStore::open(&options).unwrap();
+    put(&store, &events(0..2500));
+    let backfill = Backfill::open(&options).unwrap();
+    backfill.set_pace(WHOLE).unwrap();
+    backfill.drop_names(&["t"]).unwrap();
+    finish(&backfill);
+    cluster.sql("UPDATE hikyaku.events SET json = '{}' WHERE seq IN (3, 1200)");
+    backfill.index(&["t"]).unwrap();
+    assert_eq!(finish(&backfill).filling, Vec::<String>::new());
+    assert_eq!(differences(&options), (0, 0));
+}
+
+#[test]
 fn names_that_are_not_equally_far_are_each_filled_whole() {
     let cluster = Cluster::start(&[]);
     let options = Options {
